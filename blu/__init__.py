@@ -94,14 +94,7 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name.startswith("_"):
         raise AttributeError(f"module 'blu' has no attribute {name!r}")
-    try:
-        importlib.import_module("blu.compiler.jit")  # calls on arrays outside of a trace need it
-        home = importlib.import_module(_HOMES.get(name, "blu.frontend.functional.functional"))
-    except ImportError as error:
-        if name in _HOMES:
-            raise
-        # Others ask modules for attributes that they may not have, also where only the runtime is installed.
-        raise AttributeError(f"module 'blu' has no attribute {name!r} here: {error}") from error
+    home = _home_of(name)
     try:
         value = getattr(home, name)
     except AttributeError:
@@ -110,6 +103,21 @@ def __getattr__(name: str) -> Any:
         raise no_attribute("module 'blu'", name, __dir__) from None
     globals()[name] = value
     return value
+
+
+def _home_of(name: str) -> Any:
+    """The module that has a name, once that with which functions compile themselves is there as well."""
+    from blu.collecting import collecting_rarely
+
+    try:
+        with collecting_rarely():
+            importlib.import_module("blu.compiler.jit")
+            return importlib.import_module(_HOMES.get(name, "blu.frontend.functional.functional"))
+    except ImportError as error:
+        if name in _HOMES:
+            raise
+        # Others ask modules for attributes that they may not have, also where only the runtime is installed.
+        raise AttributeError(f"module 'blu' has no attribute {name!r} here: {error}") from error
 
 
 def _version() -> str:

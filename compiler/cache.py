@@ -30,6 +30,7 @@ from blu import settings
 from blu.compiler.fingerprint import is_extended
 from blu.dataclass import dataclass
 from blu.errors import CacheError
+from blu.file_locks import holding_lock
 from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
 
 LOCK_SECONDS = 600.0
@@ -223,19 +224,12 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, key: str) -> Iterator[None]:
         """Hold the key's lock; where locks do not work, or its owner takes too long, go on without."""
-        import filelock  # a hit does not need it
-
-        lock = None
-        if self.directory is not None and self._is_trusted(self.directory):
-            with contextlib.suppress(OSError, CacheError, NotImplementedError, filelock.Timeout):
-                self.prepare(self.directory / "locks")
-                lock = filelock.FileLock(self.directory / "locks" / f"{key}.lock", timeout=LOCK_SECONDS)
-                lock.acquire()
-        try:
+        with contextlib.ExitStack() as held:
+            if self.directory is not None and self._is_trusted(self.directory):
+                with contextlib.suppress(OSError, CacheError):
+                    self.prepare(self.directory / "locks")
+                    held.enter_context(holding_lock(self.directory / "locks" / f"{key}.lock", LOCK_SECONDS))
             yield
-        finally:
-            if lock is not None:
-                lock.release()
 
     def make_room(self, nbytes: int, keep: Path) -> None:
         """After so many bytes were written: from time to time, delete what was used longest ago.

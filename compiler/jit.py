@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blu import settings
+from blu.collecting import collecting_rarely
 from blu.compiler.announcement import Recompilations, announcement
 from blu.compiler.cache import default_cache
-from blu.compiler.codegen.ahead import begin
+from blu.compiler.codegen.ahead import begin, begin_pool
 from blu.compiler.compiled import Compiled
 from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
@@ -213,8 +214,13 @@ class Jitted:
             if key not in self._programs:
                 logger.info("%s", announcement(self.name, key, list(self._programs)))
                 self._recompilations.count(key, list(self._programs))
-                self._programs[key] = self._trace(signature).compile()
+                self._programs[key] = self._compiled(signature)
             return self._programs[key]
+
+    def _compiled(self, signature: Signature) -> Compiled:
+        with collecting_rarely():
+            begin_pool(TARGETS[resolve_target_name(self.target)])
+            return self._trace(signature).compile()
 
 
 def jit(

@@ -28,7 +28,7 @@ define i32 @blu_pool_version() {
 }
 
 ; Nanoseconds of the monotonic clock.
-define internal i64 @now() {
+define internal i64 @now() alwaysinline {
   %time = alloca [2 x i64], align 8
   %ignored = call i32 @clock_gettime(i32 1, ptr %time)
   %seconds = load i64, ptr %time, align 8
@@ -40,7 +40,7 @@ define internal i64 @now() {
 }
 
 ; Whether the caller should stop: somebody set `cancel`, or the deadline has passed.
-define internal i1 @should_stop(ptr %control, i64 %deadline) {
+define internal i1 @should_stop(ptr %control, i64 %deadline) alwaysinline {
   %cancel_at = getelementptr %Control, ptr %control, i32 0, i32 11
   %cancel = load atomic i32, ptr %cancel_at monotonic, align 4
   %cancelled = icmp ne i32 %cancel, 0
@@ -71,7 +71,7 @@ define internal void @futex_wake(ptr %control, ptr %at, i32 %count) {
 
 ; Claims a chunk of the open launch: { first block, end block, word seen }, with first = end where there is none.
 ; Fields are read between the load of the word and the compare-exchange that proves that the word has not changed.
-define internal { i64, i64, i64 } @claim(ptr %control) {
+define internal { i64, i64, i64 } @claim(ptr %control) alwaysinline {
 entry:
   %blocks_at = getelementptr %Control, ptr %control, i32 0, i32 3
   %chunk_at = getelementptr %Control, ptr %control, i32 0, i32 4
@@ -103,7 +103,7 @@ none:
 }
 
 ; Runs blocks [first, end) of the open launch. Only somebody who has claimed them calls this: the fields cannot change.
-define internal void @execute(ptr %control, i64 %first, i64 %end) {
+define internal void @execute(ptr %control, i64 %first, i64 %end) alwaysinline {
   %fn_at = getelementptr %Control, ptr %control, i32 0, i32 1
   %args_at = getelementptr %Control, ptr %control, i32 0, i32 2
   %fn = load atomic ptr, ptr %fn_at monotonic, align 8
@@ -254,7 +254,7 @@ leave:
 }
 
 ; Runs blocks [%first, %blocks) on the caller alone; returns the first block that was not run.
-define internal i64 @launch_alone(ptr %control, ptr %fn, ptr %args, i64 %first, i64 %blocks, i64 %chunk, i64 %deadline) {
+define internal i64 @launch_alone(ptr %control, ptr %fn, ptr %args, i64 %first, i64 %blocks, i64 %chunk, i64 %deadline) alwaysinline {
 entry:
   %empty = icmp uge i64 %first, %blocks
   br i1 %empty, label %leave, label %work
@@ -274,7 +274,7 @@ leave:
 }
 
 ; Closes the word, writes the fields, opens the next epoch at block %first.
-define internal void @publish(ptr %control, ptr %fn, ptr %args, i64 %first, i64 %blocks, i64 %chunk) {
+define internal void @publish(ptr %control, ptr %fn, ptr %args, i64 %first, i64 %blocks, i64 %chunk) alwaysinline {
   %fn_at = getelementptr %Control, ptr %control, i32 0, i32 1
   %args_at = getelementptr %Control, ptr %control, i32 0, i32 2
   %blocks_at = getelementptr %Control, ptr %control, i32 0, i32 3
@@ -297,7 +297,7 @@ define internal void @publish(ptr %control, ptr %fn, ptr %args, i64 %first, i64 
 }
 
 ; Closes the open launch early; returns the first block that nobody has claimed.
-define internal i64 @close(ptr %control, i64 %blocks) {
+define internal i64 @close(ptr %control, i64 %blocks) alwaysinline {
   %word = load atomic i64, ptr %control monotonic, align 8
   %epoch = and i64 %word, -4294967296
   %closed = or i64 %epoch, 2147483647
@@ -344,7 +344,7 @@ wait:
 
 ; Runs blocks [%first, %blocks) until the deadline; returns the first block that was not run. A launch of one chunk, or
 ; of a pool without workers, never touches the shared state.
-define internal i64 @launch(ptr %control, ptr %fn, ptr %args, i64 %first, i64 %blocks, i64 %chunk, i64 %deadline) {
+define internal i64 @launch(ptr %control, ptr %fn, ptr %args, i64 %first, i64 %blocks, i64 %chunk, i64 %deadline) alwaysinline {
 entry:
   %workers_at = getelementptr %Control, ptr %control, i32 0, i32 12
   %workers = load i32, ptr %workers_at, align 4

@@ -1,4 +1,4 @@
-"""Machine code that is known to be needed before there is a kernel: it is made while passes are imported.
+"""Machine code that is known to be needed before there is a kernel: it is made while the program is traced and lowered.
 
 All programs for a processor have the same object of the thread pool, which takes longer to make than most kernels.
 """
@@ -29,8 +29,13 @@ _begun: dict[tuple[int, str], Future[bytes]] = {}
 
 
 def begin(target: Target) -> None:
-    """Start the workers, and let one of them make what the first program for a target needs beside its kernels."""
+    """Start all workers, for kernels that come soon."""
+    begin_pool(target)
     worker_pool().start()
+
+
+def begin_pool(target: Target) -> None:
+    """Let a worker make what the first program on this machine needs beside its kernels."""
     if not isinstance(target, CpuTarget):
         return
     key, request = _request(target)

@@ -16,7 +16,7 @@ from blu.dataclass import dataclass
 from blu.dialects.core.mlir import PassManager, ir, translate_module_to_llvmir
 from blu.dialects.core.modules import operations_in
 from blu.errors import PassError
-from blu.passes.framework.families import FULL_EFFORT, Family, family_of, is_kernel
+from blu.passes.framework.families import Family, family_of, is_kernel
 
 
 class Codegen:
@@ -45,9 +45,9 @@ class Codegen:
         return self.machine.emit_object(combined or self._parse(""))
 
     def object_of_llvm(self, text: str) -> bytes:
-        """The object file of LLVM IR text (the thread pool)."""
+        """The object file of LLVM IR text (the thread pool), which says what is inlined and is else as it should be."""
         module = self._parse(text)
-        self._optimise(module, FULL_EFFORT)
+        self._optimise(module, level=0)
         return self.machine.emit_object(module)
 
     def assembly(self, text: str | bytes) -> str:

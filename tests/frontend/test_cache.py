@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import subprocess
@@ -208,9 +209,9 @@ def test_processes_that_ask_at_once_compile_once(tmp_path: Path) -> None:
 
 def test_without_locks_compilation_goes_on(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **keywords: object) -> None:
-        raise NotImplementedError("no locks on this file system")
+        raise OSError(errno.ENOLCK, "no locks on this file system")
 
-    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     assert cache.get_or_compile(KEY, lambda: MEMBERS, DETAILS) == (MEMBERS, False)
     assert contents(cache.get(KEY)) == MEMBERS
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blu.errors import CheckpointError
+from blu.file_locks import holding_lock
 from blu.frontend.io.atomic import replacing, sync
 from blu.frontend.io.checkpoints.manifest import step_name, verify
 
@@ -185,24 +186,18 @@ def locked(directory: Path, seconds: float = LOCK_SECONDS) -> Iterator[bool]:
 
     Raises CheckpointError when another process has it for `seconds`; without waiting time, yields False then.
     """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(directory / LOCK)
-    try:
-        lock.acquire(timeout=seconds)
-    except Timeout as error:
-        if seconds:
-            message = f"{directory}: another process has been saving here for {seconds:.0f} seconds"
-            raise CheckpointError(message, advice="give each run a directory of its own") from error
-        yield False
-        return
-    except (OSError, NotImplementedError):
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(holding_lock(directory / LOCK, seconds))
+        except TimeoutError as error:
+            if seconds:
+                message = f"{directory}: another process has been saving here for {seconds:.0f} seconds"
+                raise CheckpointError(message, advice="give each run a directory of its own") from error
+            yield False
+            return
+        except OSError:
+            pass
         yield True
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
 
 
 def _hidden(path: Path, suffix: str) -> Path:

@@ -51,6 +51,18 @@ def test_a_program_takes_what_has_begun_and_the_next_finds_it_in_the_cache(asked
     assert asked["llvm"] == 1 and not ahead._begun
 
 
+def test_a_first_program_is_traced_while_the_pool_is_made() -> None:
+    begun = []
+
+    def function(x: Any) -> Any:
+        begun.append(len(ahead._begun))
+        return x + 1
+
+    for count in (3, 4):
+        blu.jit(function)(np.ones(count, np.float32))
+    assert begun == [1, 0]
+
+
 def test_what_failed_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*request: Any) -> NoReturn:
         raise PassError("the code generator died")

@@ -15,9 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-import filelock  # noqa: F401 (as are the next ones: imported once, for all children)
 import numpy.ma
-import numpy.random  # noqa: F401
+import numpy.random  # noqa: F401 (as are the next ones: imported once, for all children)
 
 import blu.compiler.cli.training.arguments
 import blu.compiler.cli.training.display
