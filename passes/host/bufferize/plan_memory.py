@@ -45,7 +45,7 @@ class PlanMemory(Pass):
         for function in find(module, func.FuncOp):
             if not is_kernel(function) and function.entry_block.operations:
                 intervals = _intervals(function)
-                total = _plan(intervals)
+                total = assign_offsets(intervals)
                 if total >= 1 << 63:
                     self.fail(
                         function,
@@ -107,7 +107,7 @@ class Timeline:
         return found
 
 
-def _plan(intervals: list[Interval]) -> int:
+def assign_offsets(intervals: list[Interval]) -> int:
     """Give each interval its offset; the bytes of all."""
     alive = _alive(intervals)
     best: tuple[int, list[int]] | None = None
