@@ -57,16 +57,26 @@ func.func @update(%w: tensor<4x4xf32> {blu.donated}, %x: tensor<4x4xf32>) -> (te
 
 // A product that two results are made of is no part of either's kernel, and what a product reads makes no result.
 // CHECK-LABEL: func.func @read
-// CHECK: "blu.matmul"
+// CHECK: %[[FIRST:.*]] = "blu.matmul"
 // CHECK-NEXT: "blu.matmul"
 // CHECK-NEXT: "blu.negative"
 // CHECK-NEXT: "blu.matmul"
-// CHECK-NEXT: "blu.add"
+// CHECK-NEXT: "blu.negative"(%[[FIRST]])
 func.func @read(%x: tensor<4x4xf32> {blu.donated}) -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = "blu.matmul"(%x, %x) {precision = "highest"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = "blu.matmul"(%0, %x) {precision = "highest"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %2 = "blu.negative"(%1) : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %3 = "blu.matmul"(%2, %x) {precision = "highest"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %4 = "blu.add"(%0, %x) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %4 = "blu.negative"(%0) : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %2, %3, %4 : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// A result of one number takes no memory worth a kernel of its own.
+// CHECK-LABEL: func.func @one
+// CHECK: "blu.matmul"
+// CHECK-NEXT: "blu.negative"
+func.func @one(%x: tensor<4x4xf32> {blu.donated}, %n: tensor<1x1xf32>) -> (tensor<4x4xf32>, tensor<1x1xf32>) {
+  %0 = "blu.matmul"(%x, %x) {precision = "highest"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = "blu.negative"(%n) : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<1x1xf32>
 }

@@ -109,3 +109,46 @@ def test_sums_in_f32_have_room_for_what_f16_has_not() -> None:
     xs = np.full((5, 2, WIDTH), 128, np.float16)
     found, shares = blu.jit(sums)(xs), blu.jit(sums)(xs * np.float16(100))[1]
     assert (np.array(found[0]) == 163840).all() and (np.array(shares) == 128000).all()
+
+
+def made(x: Any, v: Any) -> tuple[Any, Any]:
+    """A factor that the loop gives as well, and one that it does not."""
+    y = blu.tanh(x)
+    return y, [((x * 2.0).T, y)]
+
+
+def captured(x: Any, v: Any) -> tuple[Any, Any]:
+    """A factor that is the same in all steps."""
+    return None, [(v.T, x)]
+
+
+def wide(x: Any, v: Any) -> tuple[Any, Any]:
+    """Slices that are more than the loop walks along."""
+    return None, [(x.T, blu.concatenate([x, x, x], axis=1))]
+
+
+def two(x: Any, v: Any) -> tuple[Any, Any]:
+    """Twice as many slices as the loop walks along: those of one product are kept."""
+    return None, [(x.T, blu.tanh(x)), (x.T, blu.exp(x))]
+
+
+@pytest.mark.parametrize(("parts", "products"), [(made, 0), (captured, 1), (wide, 1), (two, 1)])
+def test_which_products_are_formed_after_the_loop(parts: Any, products: int) -> None:
+    def summed(xs: Any, v: Any) -> Any:
+        def step(sums: Any, x: Any) -> Any:
+            y, factors = parts(x, v)
+            return [total + left @ right for total, (left, right) in zip(sums, factors, strict=True)], y
+
+        starts = [blu.ones((left.shape[0], right.shape[1])) for left, right in parts(xs[0], v)[1]]
+        return blu.scan(step, starts, xs)
+
+    def expected(xs: Any, v: Any) -> Any:
+        factors = [parts(x, v)[1] for x in xs]
+        return [1 + sum(left @ right for left, right in each) for each in zip(*factors, strict=True)]
+
+    xs, v = (np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in ((4, 2, 8), (2, 8)))
+    (body,) = bodies_of(summed, xs, v)
+    assert body.count("blu.matmul") == products
+    found, wanted = blu.jit(lambda xs, v: (summed(xs, v)[0], expected([*xs], v)))(xs, v)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.array(one), np.array(other), 1e-5, 1e-5)
