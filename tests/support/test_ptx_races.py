@@ -145,10 +145,12 @@ def test_what_a_barrier_in_memory_counts_is_seen_by_those_who_wait_for_it() -> N
         races.read(place, np.array([0]))
     races.end_counted_copy(place, barrier)
     races.end_phase(barrier)
+    assert races.unseen_copies() == 4
     with pytest.raises(RaceError, match="no barrier since"):
         races.read(place, np.array([0]))
     races.hear(np.array([0]), barrier)
     races.read(place, np.array([0]))
+    assert races.unseen_copies() == 0
     with pytest.raises(RaceError, match="no barrier since"):  # the sender does not know that it was read
         races.begin_copy(place, np.array([32]))
 

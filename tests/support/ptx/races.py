@@ -221,6 +221,12 @@ class Races:
             self._settled = 0
         return self._meetings[barrier]
 
+    def unseen_copies(self) -> int:
+        """How many bytes mbarriers have counted, of copies whose phases' ends nobody has seen."""
+        is_counted = self._writer >= len(self.known)
+        last_seen = self.known.max(axis=0)[self._writer[is_counted]]
+        return int(np.count_nonzero(self._written[is_counted] > last_seen)) * self._unit
+
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def _check_writers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray, does: str) -> None:

@@ -101,6 +101,8 @@ class Warpgroups(Tensors):
         """What must have ended when a block does."""
         under_way = [*self.transfers, *self.stores.under_way]
         assert not under_way, f"blocks end while {len(under_way)} bulk copies are under way"
+        unseen = self.races.unseen_copies()
+        assert not unseen, f"blocks end with {unseen} bytes of bulk copies that nobody has waited for"
         for number, group in self.groups.items():
             assert not group.sums, f"warpgroup {number} ends before its products do"
 

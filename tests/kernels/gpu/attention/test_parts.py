@@ -28,6 +28,7 @@ PROBLEMS = [
     Problem("one less than a block, and one more than a tile", "f32", (2, 127, 72), (2, 65, 72), 96, scale=0.1),
     Problem("queries that see nothing", "f32", (1, 130, 128), (1, 68, 128), 128, causal=True, scale=-0.1),
     Problem("grouped heads, an offset", "f32", (2, 70, 72), (1, 150, 72), 80, causal=True, offset=33, scale=0.1),
+    Problem("keys that nobody sees", "f32", (2, 64, 72), (1, 136, 72), 72, causal=True, offset=0, scale=0.1),
     Problem("several tiles without a mask", "f32", (1, 64, 64), (1, 200, 64), 64),
 ]
 
