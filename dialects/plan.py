@@ -184,6 +184,7 @@ def _declare_loop() -> type:
 
 Loop = _declare_loop()
 LOOP = "plan.loop"
+GOES_ON = "blu.goes_on"
 LOOP_BODY = "blu.loop_body"
 """The attribute of a host function that is the body of a loop, with the number of results that are carried."""
 
@@ -192,7 +193,8 @@ LOOP_BODY = "blu.loop_body"
 class LoopShape:
     """What a loop says of itself, besides what it works on: how many values it carries, takes slices of, and gives
     slices of. After those it gives all of what was carried, for each (number, shift) in `kept`: what was carried into
-    each step where the shift is 0, and what was carried out of it where that is 1.
+    each step where the shift is 0, and what was carried out of it where that is 1. A loop that `goes_on` is done once,
+    again and again while the first that it carries is true.
     """
 
     body: str
@@ -202,6 +204,7 @@ class LoopShape:
     given: int
     reverse: bool
     kept: tuple[tuple[int, int], ...] = ()
+    goes_on: bool = False
 
     @property
     def stacked(self) -> set[int]:
@@ -213,16 +216,18 @@ class LoopShape:
         """That of a `plan.loop`."""
         names = ("count", "carries", "slices", "given", "reverse")
         *numbers, reverse = (ir.IntegerAttr(operation.attributes[name]).value for name in names)
+        goes_on = GOES_ON in operation.attributes
         kept = list(ir.DenseI64ArrayAttr(operation.attributes["kept"]))
         pairs = tuple(zip(kept[::2], kept[1::2], strict=True))
-        return cls(body_of(operation), *numbers, reverse=bool(reverse), kept=pairs)
+        return cls(body_of(operation), *numbers, reverse=bool(reverse), kept=pairs, goes_on=goes_on)
 
     def attributes(self) -> dict[str, ir.Attribute]:
         """What the op has."""
         numbers = {"count": self.count, "carries": self.carries, "slices": self.slices, "given": self.given}
         found = {name: _i64(value) for name, value in {**numbers, "reverse": self.reverse, "arena": -1}.items()}
         kept = ir.DenseI64ArrayAttr.get([item for pair in self.kept for item in pair])
-        return {"body": ir.FlatSymbolRefAttr.get(self.body), "kept": kept, **found}
+        again = {GOES_ON: ir.UnitAttr.get()} if self.goes_on else {}
+        return {"body": ir.FlatSymbolRefAttr.get(self.body), "kept": kept, **found, **again}
 
 
 def body_of(operation: ir.Operation) -> str:
@@ -282,6 +287,14 @@ def start(source: ir.Value, target: ir.Value, fields: Mapping[str, str | int]) -
 def wait(token: ir.Value) -> ir.Operation:
     """Emit that a collective is waited for."""
     return ir.Operation.create("plan.wait", operands=[token, *token.owner.operands])
+
+
+def is_status(memref: ir.Value) -> bool:
+    """Whether memory is a slot of a check."""
+    owner = memref.owner
+    if isinstance(owner, ir.Block) or owner.name != "plan.buffer":
+        return False
+    return ir.StringAttr(owner.attributes["space"]).value == "status"
 
 
 def host_call(

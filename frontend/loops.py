@@ -8,13 +8,15 @@ from typing import Any
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.axes import normalize_axis
+from blu.dialects.core.dtypes import bool_
 from blu.dialects.hooks import HOOKS
 from blu.dialects.ops.control.scan import Scan
+from blu.dialects.ops.control.while_loop import WhileLoop
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.prefixes import prefixes
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError, UnsupportedError
+from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.spec import type_of_leaf
 from blu.frontend.tracing.trace import as_results, as_results_or_numbers
@@ -91,19 +93,15 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """`value = body_fun(value)` while `cond_fun(value)`, a scalar, is true: what the value is in the end.
 
-    Called on arrays. Both functions are compiled once, and the host looks at the condition after each step. The value
-    keeps its nesting, shapes and dtypes, but for Python's numbers in the first one, which become arrays.
+    Both functions are compiled once, and the host looks at the condition before each step, for which it waits on a GPU:
+    a program with such a loop has no CUDA graph. The value keeps its nesting, shapes and dtypes, but for Python's
+    numbers in the first one, which become arrays.
 
-    UnsupportedError in a compiled function, and so in one that is differentiated: `fori_loop` is for those. ShapeError,
-    DTypeError or TraceError for a step that gives a value of another type, naming the leaf.
+    It has no gradient, which is an error that says what to use. ShapeError, DTypeError or TraceError for a step that
+    gives a value of another type, naming the leaf; TraceError for `blu.debug` in a step of a compiled function.
     """
     if is_tracing():
-        message = "while_loop: a compiled function does not wait for the host, which finds out how often a body is done"
-        advice = (
-            "Call it outside of compiled functions and gradients, or use blu.fori_loop with as many steps as there may "
-            "be, where blu.cond chooses whether a step changes the value: that has a gradient, too."
-        )
-        raise UnsupportedError(message, location=user_line(), advice=advice)
+        return _repeated(cond_fun, body_fun, init_val)
     run, value = HOOKS.compiler.run_transformed, init_val
     while _holds(run(cond_fun, (value,), {})):
         before, value = value, run(body_fun, (value,), {})
@@ -111,11 +109,35 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     return value
 
 
+def _repeated(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any) -> Any:
+    """The same in a compiled function: a loop that carries whether it goes on, and the value."""
+
+    def holds(value: Any) -> Tensor:
+        found = cond_fun(value)
+        _check_scalar(found)
+        tensor = as_tensor(found)
+        return tensor if tensor.dtype == bool_ else tensor != 0
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        value = body_fun(carry[1])
+        _check_kept("while_loop", carry[1], value)
+        return (holds(value), value), None
+
+    leaves, nesting = flatten((holds(init), init))
+    begun = [Tensor(as_tensor(leaf).value, is_weak(leaf)) for leaf in leaves]
+    carried = _Carried(step, begun, nesting, ([], flatten(None)[1]))
+    return carried.tree.unflatten(carried.loop(lambda carry: WhileLoop(carry, body=carried.telling_nothing)))[1]
+
+
 def _holds(found: Any) -> bool:
+    _check_scalar(found)
+    return bool(found)
+
+
+def _check_scalar(found: Any) -> None:
     type_ = type_of_leaf(found, "cond_fun's result")
     if type_.shape:
         raise ShapeError(f"while_loop: cond_fun gives {type_}, and no scalar", location=user_line())
-    return bool(found)
 
 
 def _check_kept(loop: str, before: Any, after: Any) -> None:
@@ -207,9 +229,13 @@ class _Carried:
 
     def scan(self, steps: int, reverse: bool) -> list[Tensor]:
         """All results of the op: the last carry, and what is stacked."""
+        return self.loop(lambda carry: Scan(carry, self.slices[0], body=self, length=steps, reverse=reverse, saved=0))
+
+    def loop(self, make: Callable[[list[Tensor]], Sequence[Tensor]]) -> list[Tensor]:
+        """All results of the op that `make` gives for what is carried first, of which this is the body."""
         while True:
             try:
-                found = Scan(self.tensors, self.slices[0], body=self, length=steps, reverse=reverse, saved=0)
+                found = make(self.tensors)
             except _NumberRaisedError:
                 pairs = zip(self.tensors, self.given, strict=True)
                 self.tensors = [_raised(before, after) if before.is_weak else before for before, after in pairs]
@@ -238,6 +264,15 @@ class _Carried:
         self._check_types()
         rows, self.result_tree = as_results(result[1])
         return [*self.given, *rows, *self.messages.tensors]
+
+    def telling_nothing(self, *values: Tensor) -> list[Tensor]:
+        """The step where nobody knows how many there are, so that there is no room for what they tell."""
+        given = self(*values)
+        if self.messages.told:
+            message = "blu.debug: nothing is told by steps of a while_loop in a compiled function"
+            advice = "Carry what is to be seen, and print it after the loop, or call while_loop outside."
+            raise TraceError(message, location=user_line(), advice=advice)
+        return given
 
     def _check_types(self) -> None:
         for name, before, after in zip(self.tree.names, self.tensors, self.given, strict=True):

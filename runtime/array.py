@@ -185,7 +185,9 @@ class Array:
             raise TypeError("len() of an Array without dimensions")
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: Any) -> Any:
+        if any(map(_is_traced, key if isinstance(key, tuple) else (key,))):
+            return self.at[key].get()
         return Array(np.asarray(self.numpy()[key.in_host_memory() if isinstance(key, Array) else key]))
 
     def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
@@ -217,6 +219,11 @@ def _as_numpys(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(_as_numpys, value))
     return value.numpy() if isinstance(value, Array) else value
+
+
+def _is_traced(value: Any) -> bool:
+    """Whether it stands for numbers of a compiled function, which Blu's functions know what to do with."""
+    return getattr(value, "__array_priority__", 0) > getattr(Array, "__array_priority__", 0)
 
 
 def compute_with(functions: Mapping[str, Callable[..., Any]]) -> None:

@@ -29,6 +29,11 @@ def compute_at(launch: HostLaunch, addresses: Sequence[int]) -> None:
         target[...] = value
 
 
+def holds_at(address: int) -> bool:
+    """The bool at an address."""
+    return ctypes.c_bool.from_address(address).value
+
+
 def array_at(address: int, tensor: HostTensor) -> np.ndarray:
     """The array at an address."""
     if not tensor.nbytes:

@@ -14,6 +14,7 @@ import numpy as np
 from blu.errors import ArgumentError, CacheError, UnsupportedError
 from blu.plan.contract import MEMBER
 from blu.plan.host_launch import HostLaunch
+from blu.plan.repeating import behind
 from blu.plan.schema import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
 from blu.plan.timeline import Begin, Compute, LaunchRange, timeline
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
@@ -21,7 +22,7 @@ from blu.runtime.artifact import Artifact
 from blu.runtime.collectives import Collectives
 from blu.runtime.contracts import check_contracts
 from blu.runtime.host import check_machine, load_object, run_exclusively
-from blu.runtime.host_routines import compute_at
+from blu.runtime.host_routines import compute_at, holds_at
 from blu.runtime.memory import address_of, allocate, allocate_array
 from blu.runtime.pool import ThreadPool
 from blu.runtime.ranks.axes import axis_groups
@@ -46,6 +47,9 @@ class Program(Runnable):
         self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
         self._build_table()
         self._moments = timeline(len(plan.launches), plan.collectives, list(self._computed))
+        places = {moment.launch: place for place, moment in enumerate(self._moments) if isinstance(moment, Compute)}
+        # Behind which moment a run goes on, by the number of the launch that reads a bool, and what that is.
+        self._behind = behind(plan.partners(), places)
         # Nothing but kernels, one after the other: they need no more than one call of native code.
         self._is_plain = not (self._donated or plan.collectives or self._computed)
         self._request: tuple[ThreadPool, int, np.ndarray] | None = None
@@ -136,12 +140,18 @@ class Program(Runnable):
 
     def _run_moments(self, pool: ThreadPool) -> None:
         """Run the launch table, and what is between kernels."""
-        for moment in self._moments:
+        place = 0
+        while place < len(self._moments):
+            place, moment = place + 1, self._moments[place]
             if isinstance(moment, LaunchRange):
                 pool.run(self._table_at + ROW_BYTES * moment.first, moment.last - moment.first)
             elif isinstance(moment, Compute):
                 launch, first = self._computed[moment.launch]
-                compute_at(launch, self._args[first:][: len(launch.args)].tolist())
+                addresses = self._args[first:][: len(launch.args)].tolist()
+                if launch.is_choice:
+                    place = self._behind[moment.launch, holds_at(*addresses)]
+                else:
+                    compute_at(launch, addresses)
             elif isinstance(moment, Begin):
                 source, target = self._args[self._exchanged + 2 * moment.collective :][:2].tolist()
                 self._collectives.begin(moment.collective, source, target)

@@ -11,6 +11,7 @@ import numpy as np
 from blu.dataclass import dataclass, field
 from blu.plan.arguments import Argument
 from blu.plan.reading import MAX_BYTES, listed, natural, require, text
+from blu.plan.repeating import AGAIN, BEGIN
 from blu.plan.routines import ROUTINES
 from blu.plan.tensors import DTYPES
 
@@ -65,13 +66,15 @@ class HostLaunch:
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> HostLaunch:
         routine = text(entry.get("kernel"), "a routine's name").removeprefix(KERNEL)
-        require(routine in ROUTINES, f"there is no routine {routine!r}")
+        require(routine in (*ROUTINES, BEGIN, AGAIN), f"there is no routine {routine!r}")
         sides = [listed(entry.get(name), f"the {name} of {routine}") for name in ("operands", "results")]
         operands, results = (tuple(map(HostTensor.parse, side)) for side in sides)
         args = tuple(map(Argument.parse, listed(entry.get("args"), f"the argument list of {routine}")))
         require(len(args) == len(operands) + len(results), f"{routine} takes {len(args)} pointers")
         numbers = entry.get("numbers", {})
         require(isinstance(numbers, dict), f"the numbers of {routine} are {numbers!r}")
+        reads_bool = sides == [[HostTensor((), "bool").to_json()], []]
+        require(routine in ROUTINES or reads_bool, f"{routine} takes other things than a bool")
         location = text(entry.get("location") or "", f"the location of {routine}")
         return cls(routine, operands, results, args, numbers, location)
 
@@ -87,6 +90,11 @@ class HostLaunch:
     def kernel(self) -> str:
         """What it is called among kernels."""
         return f"{KERNEL}{self.routine}"
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it computes nothing, and reads a bool by which the program goes on elsewhere."""
+        return self.routine not in ROUTINES
 
     @property
     def size(self) -> tuple[int, ...]:

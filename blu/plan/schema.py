@@ -19,6 +19,7 @@ from blu.plan.host_launch import HostLaunch
 from blu.plan.loops import Loop, Unrolling
 from blu.plan.mesh import Mesh
 from blu.plan.reading import entries, listed, natural, require, text
+from blu.plan.repeating import partners
 from blu.plan.tensors import TensorSpec
 
 MAX_BLOCKS = (1 << 31) - 2
@@ -272,6 +273,7 @@ class Plan:
             loops=tuple(map(Loop.parse, entries(plan, "loops") if "loops" in plan else ())),
         ).without_loops()
         require(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
+        parsed.partners()
         parsed._check_donations()
         parsed._check_arguments()
         parsed._check_tables()
@@ -330,6 +332,10 @@ class Plan:
             same = (source.shape, source.dtype) == (output.shape, output.dtype)
             require(source.donated, f"a result is argument {output.input}, which is not donated")
             require(same, f"a result is argument {output.input}, which has another type")
+
+    def partners(self) -> dict[int, int]:
+        """By the number of a launch that reads a bool, that of the one at the other end of what is made again."""
+        return partners([item.routine if isinstance(item, HostLaunch) else "" for item in self.launches])
 
     def sizes(self) -> dict[str, list[int]]:
         """The bytes of each buffer, by space and index."""

@@ -11,6 +11,8 @@ from blu.dialects.plan import LOOP_BODY, LoopShape, loop
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.kernels import is_host_step, is_routine
 
+_LOOPS = ("blu.scan", "blu.while_loop")
+
 
 @dataclass(frozen=True)
 class OutlineLoops(Pass):
@@ -26,7 +28,8 @@ class OutlineLoops(Pass):
         func.func private @body_0(%carry {blu.donated}, %x, %weight) attributes {blu.loop_body = 1} { .. }
 
     What is carried may be written over by what is carried on, but where the values of all steps are `kept`: those the
-    body need not give. Bodies stand before what they are called from.
+    body need not give. Bodies stand before what they are called from. A `blu.while_loop` is a loop of one step that is
+    done again while the first that it carries is true: `blu.goes_on`.
     """
 
     level = "blu"
@@ -36,21 +39,24 @@ class OutlineLoops(Pass):
         waiting = list(find(module, func.FuncOp))
         while waiting:
             function = waiting.pop()
-            inside = list(operations_in(function.operation, closed=("blu.scan",)))
-            scans = [item for item in inside if item.name == "blu.scan"]
-            waiting += [self._outline(function, scan, names) for scan in scans]
-            self.count("loops", len(scans))
+            inside = list(operations_in(function.operation, closed=_LOOPS))
+            loops = [item for item in inside if item.name in _LOOPS]
+            waiting += [self._outline(function, loop, names) for loop in loops]
+            self.count("loops", len(loops))
 
     def _outline(self, function: func.FuncOp, scan: ir.Operation, names: _Names) -> func.FuncOp:
+        kind = scan.name.removeprefix("blu.")
         for inner in operations_in(scan):
             if is_host_step(inner.name) and not is_routine(inner.name):
                 self.fail(
                     inner,
-                    f"{inner.name.removeprefix('blu.')} is in the body of a scan, where ranks cannot exchange data",
-                    advice="Do it before or after the scan, or write the steps out in a Python loop.",
+                    f"{inner.name.removeprefix('blu.')} is in the body of a {kind}, where ranks cannot exchange data",
+                    advice=f"Do it before or after the {kind}, or write the steps out in a Python loop.",
                 )
-        carry, xs, captured = operands_of(scan)
-        given = attributes_of(scan)
+        goes_on = kind == "while_loop"
+        carry, *rest, captured = operands_of(scan)
+        xs = rest[0] if rest else []
+        given = {"length": 1, "reverse": False} if goes_on else attributes_of(scan)
         with scan.location:
             block = body_blocks_of(scan)["body"]
             kept = _kept(block, len(carry))
@@ -58,7 +64,7 @@ class OutlineLoops(Pass):
             stacked = {number for number, _ in kept.values()}
             body = _function_of(function, block, names.next(), order, [n not in stacked for n in range(len(carry))])
             sizes = given["length"], len(carry), len(xs), len(order) - len(carry)
-            shape = LoopShape(body.name.value, *sizes, given["reverse"], tuple(kept.values()))
+            shape = LoopShape(body.name.value, *sizes, given["reverse"], tuple(kept.values()), goes_on)
             with ir.InsertionPoint(scan):
                 types = [scan.results[place].type for place in (*order, *kept)]
                 made = loop(shape, [*carry, *xs, *captured], types)

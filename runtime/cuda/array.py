@@ -128,7 +128,7 @@ class DeviceArray(Array):
     def __dlpack_device__(self) -> tuple[int, int]:
         return exchange.CUDA, default_driver().number
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: Any) -> Any:
         """Numbers of leading dimensions read that part only; all else is numpy's, on a copy of the whole."""
         where = key if isinstance(key, tuple) else (key,)
         if len(where) > self.ndim or not all(type(item) is int for item in where):

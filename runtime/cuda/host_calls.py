@@ -10,7 +10,7 @@ from blu.plan.arguments import Argument
 from blu.plan.host_launch import HostLaunch
 from blu.plan.schema import Step as PlannedStep
 from blu.runtime.cuda.driver.driver import Driver
-from blu.runtime.cuda.driver.launches import BoundCall
+from blu.runtime.cuda.driver.launches import BoundCall, BoundChoice
 from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.host_routines import compute
 from blu.runtime.memory import address_of
@@ -36,13 +36,25 @@ class HostCalls:
         """Compute on a run's arrays where they are now."""
         self._values[self._moving.slots] = self._moving.at(addresses)
 
-    def steps(self) -> dict[int, BoundCall]:
+    def steps(self) -> dict[int, BoundCall | BoundChoice]:
         """What is done in the place of each."""
-        found, first = {}, 0
+        found: dict[int, BoundCall | BoundChoice] = {}
+        first = 0
         for place, launch in self._launches.items():
-            found[place] = BoundCall(launch.kernel, launch.location, lambda item=launch, at=first: self._run(item, at))
+            name, where = launch.kernel, launch.location
+            if launch.is_choice:
+                found[place] = BoundChoice(name, where, place, lambda at=first: self._holds(at))
+            else:
+                found[place] = BoundCall(name, where, lambda item=launch, at=first: self._run(item, at))
             first += len(launch.args)
         return found
+
+    def _holds(self, first: int) -> bool:
+        """The bool at an argument."""
+        value = np.empty((), np.bool_)
+        self._driver.copy_out(address_of(value), int(self._values[first]), value.nbytes)
+        self._driver.synchronize()
+        return bool(value)
 
     def _run(self, launch: HostLaunch, first: int) -> None:
         addresses = self._values[first : first + len(launch.args)].tolist()

@@ -12,6 +12,7 @@ import numpy as np
 
 from blu import settings
 from blu.errors import ArgumentError, UnsupportedError
+from blu.plan.repeating import behind
 from blu.plan.schema import Argument, GpuLaunch, Launch, Plan
 from blu.plan.tensors import TensorSpec
 from blu.runtime.arguments import count_error, overlapping
@@ -21,7 +22,7 @@ from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.code import Functions, part_of
 from blu.runtime.cuda.collectives import Collectives
 from blu.runtime.cuda.driver.driver import Driver, default_driver
-from blu.runtime.cuda.driver.launches import BoundLaunch, Graph, let_overlap
+from blu.runtime.cuda.driver.launches import BoundChoice, BoundLaunch, Graph, let_overlap
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.host_calls import HostCalls
@@ -83,6 +84,8 @@ class CudaProgram(Runnable):
         self._waits = asked.cuda_sync
         launched = {**dict(zip(kernels, self._kernels, strict=True)), **self._calls.steps()}
         self._steps = [*self._collectives.steps(launched, in_turn=self._waits), *self._checks.steps]
+        places = {step.number: place for place, step in enumerate(self._steps) if isinstance(step, BoundChoice)}
+        self._behind = behind(plan.partners(), places)
         let_overlap(self._steps, asked.cuda_overlap and not self._waits)
         self.use_graphs = driver.has_graphs and not (self._waits or self._calls) and asked.cuda_graph
         self._has_run = self._is_closed = False
@@ -273,7 +276,12 @@ class CudaProgram(Runnable):
         with self._driver.explained("start the program"):
             self._checks.clear()
         with self._collectives.given_up_on_failure():
-            for step in self._steps:
+            place = 0
+            while place < len(self._steps):
+                place, step = place + 1, self._steps[place]
+                if isinstance(step, BoundChoice):
+                    place = self._behind[step.number, step.holds()]
+                    continue
                 with named_range(step.location or step.name):
                     self._driver.run((step,))
                     if self._waits:

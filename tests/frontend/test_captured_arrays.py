@@ -43,3 +43,10 @@ def test_an_array_read_twice_is_kept_once() -> None:
     outside = np.ones(5000, np.float32)
     traced = blu.jit(lambda x: x * outside + outside).trace(blu.spec((5000,)))
     assert len(traced.traced.captured) == 1
+
+
+def test_an_array_outside_is_read_at_indices_of_the_function() -> None:
+    table = blu.asarray(np.arange(10.0).reshape(5, 2))
+    at = np.array([3, 1])
+    for read in (lambda i: table[i], lambda i: table[i[0]], lambda i: table[i, 0], lambda i: table[1:, i[1]]):
+        np.testing.assert_array_equal(blu.jit(read)(at), read(at))

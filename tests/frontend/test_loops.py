@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.errors import ArgumentError, BluError, DTypeError, PassError, ShapeError, TraceError, UnsupportedError
+from blu.errors import ArgumentError, BluError, DTypeError, PassError, ShapeError, TraceError
 
 X = np.ones((4, 3), np.float32)
 
@@ -137,17 +137,6 @@ def test_a_loop_while_something_holds_asks_the_host() -> None:
     assert int(found["n"]) == 4
     np.testing.assert_array_equal(found["x"], X / 16)
     assert blu.while_loop(lambda x: x < 0, lambda x: x, 1.0) == 1.0
-
-
-def test_a_loop_while_something_holds_has_no_gradient_and_says_what_has() -> None:
-    def loss(x: Any) -> Any:
-        return blu.while_loop(lambda x: x < 100, lambda x: x * 3, x)
-
-    for function in (blu.grad(loss), blu.jit(loss)):
-        with pytest.raises(UnsupportedError, match=r"does not wait for the host") as raised:
-            function(1.0)
-        assert "use blu.fori_loop with as many steps as there may be, where blu.cond chooses" in str(raised.value)
-        assert raised.value.location == here(-6)
 
 
 def test_a_loop_whose_value_changes_its_type_names_the_leaf() -> None:

@@ -96,6 +96,10 @@ class Backward:
 
     def _check_rule(self, operation: ir.Operation, cls: type[Op]) -> None:
         """Floats that are computed of floats have a gradient, unless an op says why that is zero."""
+        if cls.without_gradient:
+            [reason, *_] = cls.without_gradient.values()
+            advice = "Or stop gradients before it with blu.stop_gradient."
+            self.owner.fail(operation, f"{cls.name}: {reason}", advice=advice)
         if "vjp" not in cls.deliberate and any(Tensor(result).dtype.is_float for result in operation.results):
             advice = "Give its class a vjp or a decompose, or stop gradients before it with blu.stop_gradient."
             self.owner.fail(operation, f"{operation.name} has no gradient", advice=advice)

@@ -14,7 +14,7 @@ from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import collectives, views
 from blu.passes.host.bufferize.concatenation import beginning_of, end_of, inserted_into, part_of
 from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types, updated_inputs, written_over
-from blu.passes.host.bufferize.loops import place_loop
+from blu.passes.host.bufferize.loops import place_loop, slot_of
 from blu.passes.host.bufferize.placement import (
     INSERTED_IN_PLACE,
     OVER_DONATED,
@@ -324,7 +324,7 @@ class _Bufferizer:
             call.attributes[plan.BATCH] = operation.attributes[plan.BATCH]
 
     def _check(self, operation: ir.Operation) -> None:
-        found = self.views[operation.operands[0]].root.memref
+        found = slot_of(operation.operands[0], self)
         attributes = {name: operation.attributes[name] for name in operation.attributes}
         ir.Operation.create("plan.check", operands=[found], attributes=attributes)
 

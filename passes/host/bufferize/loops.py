@@ -2,6 +2,8 @@
 
 What a step carries on is written where the next step reads it. Where the body writes it over what it was given, that is
 one cell; else there are two, which change places with every step, or one for each step where all are kept.
+A loop that goes on while something is true stands between two calls of the host, which read that: what is in second
+cells is copied back.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.host.bufferize.host import Host
 from blu.passes.host.bufferize.plan_memory import element_bytes
 from blu.passes.host.bufferize.views import Root, View, contiguous_strides, whole
+from blu.plan.repeating import AGAIN, BEGIN
 from blu.plan.schema import ALIGNMENT
 
 
@@ -26,9 +29,28 @@ def place_loop(operation: ir.Operation, body: func.FuncOp, host: Host) -> list[V
     xs = [host.memref_of(_with_slices(host.views[value], value, host)) for value in walked]
     read = [host.memref_of(_as_it_is(host.views[value], host)) for value in operands[shape.carries + shape.slices :]]
     ys = [_place_of_slices(value, host) for value in results[shape.carries : shape.carries + shape.given]]
+    goes_on = [host.memref_of(cells[0].at(0))] if shape.goes_on else []
+    if goes_on:
+        plan.host_call(BEGIN, goes_on, [], {})
     plan.loop(shape, [*(item.root.memref for item in cells), *xs, *read, *map(host.memref_of, ys)], [])
+    if goes_on:
+        for item in cells:
+            item.go_back(host)
+        plan.host_call(AGAIN, goes_on, [], {})
+        return [item.at(0) for item in cells]
     kept = [cells[number].all(shift, shift + shape.count) for number, shift in shape.kept]
     return [*(item.at(shape.count) for item in cells), *ys, *kept]
+
+
+def slot_of(value: ir.Value, host: Host) -> ir.Value:
+    """The slot in which a check looks at a value. What a loop has carried lies in its cell, and is copied there."""
+    view = host.views[value]
+    if plan.is_status(view.root.memref):
+        return view.root.memref
+    slot = host.checked_root(value)
+    assert slot is not None, "it is looked at"
+    host.copy(view, whole(slot))
+    return slot.memref
 
 
 def _carried(operands: list[ir.Value], shape: plan.LoopShape) -> list[tuple[int, ir.Value]]:
@@ -58,6 +80,11 @@ class _Cells:
         count, room = self.root.shape
         place = count - 1 - time if self.is_reversed else time % count
         return View(self.root, place * room, self.shape, contiguous_strides(self.shape))
+
+    def go_back(self, host: Host) -> None:
+        """Have what is carried out of the first step be carried into it again."""
+        if self.root.shape[0] > 1:
+            host.copy(self.at(1), self.at(0))
 
     def all(self, first: int, last: int) -> View:
         """What is carried between two times, by slices."""

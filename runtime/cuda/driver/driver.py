@@ -183,8 +183,10 @@ class Driver:
     def _start(self, step: Step) -> None:
         if isinstance(step, BoundCall):
             step.enqueue()
-        else:
+        elif isinstance(step, BoundLaunch):
             self._launch(step)
+        else:
+            raise AssertionError(f"{step.name} is for who goes through the steps")
 
     def _first_events(self, count: int) -> list[Any]:
         """Events that are kept for the next use."""

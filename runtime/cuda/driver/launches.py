@@ -38,7 +38,17 @@ class BoundCall:
     enqueue: Callable[[], None]
 
 
-Step = BoundLaunch | BoundCall
+@dataclass(frozen=True, eq=False)
+class BoundChoice:
+    """A bool that the host reads, waiting for the GPU, by which it goes on elsewhere: launch `number` of the plan."""
+
+    name: str
+    location: str
+    number: int
+    holds: Callable[[], bool]
+
+
+Step = BoundLaunch | BoundCall | BoundChoice
 
 
 def let_overlap(steps: Sequence[Step], is_wanted: bool) -> None:

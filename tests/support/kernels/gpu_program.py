@@ -15,6 +15,7 @@ from blu.dialects.core.mlir import ir
 from blu.passes.kernels.schedules import Fields, wish_for
 from blu.plan.host_launch import KERNEL as HOST
 from blu.plan.host_launch import HostLaunch
+from blu.plan.repeating import behind, partners
 from blu.plan.schema import NOTHING_FOUND, Plan
 from blu.runtime.host_routines import compute_at
 from tests.support.kernels.spills import spills
@@ -80,12 +81,20 @@ class GpuProgram:
         constants = [data[item["offset"] :][: item["bytes"]] for item in self.plan["constants"]]
         order = LaunchOrder()
         spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
-        for launch in self.plan["launches"]:
+        launches = self.plan["launches"]
+        goes_on = behind(partners([item["kernel"].removeprefix(HOST) for item in launches]), range(len(launches)))
+        place = 0
+        while place < len(launches):
+            place, launch = place + 1, launches[place]
             # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
             # Two that are the same, as a result that is written over a donated argument, are one copy.
             maps = [item for item in launch["args"] if item[0] == "map"]
             arguments, table = [item for item in launch["args"] if item[0] != "map"], self._table_of(launch)
             buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
+            if (place - 1, True) in goes_on:
+                place = goes_on[place - 1, bool(buffers[0][0])]
+                order.end()
+                continue
             if launch["kernel"].startswith(HOST):
                 compute_at(HostLaunch.parse(launch), [buffer.ctypes.data for buffer in buffers])
                 order.end()
