@@ -165,7 +165,7 @@ def test_nothing_is_spilled(target: str, dtype: str, width: int) -> None:
     assert set(names) <= set(program.kernels("attention"))
     assert not program.spills("attention")
     for name in program.kernels("attention"):
-        text = program.ptx[name]
+        text = program.written(name)
         product = "m16n8k8.row.col.f32.tf32" if stored == "f32" else f"m16n8k16.row.col.f32.{dtype}.{dtype}.f32"
         assert f"mma.sync.aligned.{product}" in text
         assert "cp.async.cg.shared.global" in text

@@ -147,8 +147,8 @@ TF32 = replace(SQUARE, dtype="f32", precision="tf32")
     ],
 )
 def test_where_warpgroups_are_chosen(problem: Problem, target: str, is_by_warpgroups: bool) -> None:
-    ptx = compile_program(problem.backward(), *problem.arrays(), target=target).ptx
-    attention = [text for name, text in ptx.items() if name.startswith("attention")]
+    program = compile_program(problem.backward(), *problem.arrays(), target=target)
+    attention = [program.written(name) for name in program.kernels("attention")]
     assert len(attention) >= 3 and {"wgmma" in text for text in attention} == {is_by_warpgroups}
 
 

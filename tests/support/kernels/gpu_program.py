@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
 
 import blu
+from blu.compiler.codegen.ahead import described
 from blu.compiler.codegen.executable import ptx_of
+from blu.compiler.codegen.kernel_texts import kernel_texts
+from blu.compiler.fingerprint import code_key
 from blu.dialects.core.mlir import ir
+from blu.dialects.targets.nvidia import TARGETS
+from blu.passes.framework.families import is_kernel
+from blu.passes.framework.launches import code_of
 from blu.passes.kernels.schedules import Fields, wish_for
 from blu.plan.host_launch import KERNEL as HOST
 from blu.plan.host_launch import HostLaunch
@@ -33,12 +40,46 @@ DTYPES = {
 _NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
+class KernelPtx(Mapping[str, str]):
+    """The PTX of each kernel of a module at level "plan", made when the first is read: names are known before."""
+
+    def __init__(self, module: ir.Module, target: str):
+        self._module, self._target = module, target
+        kernels = [item for item in code_of(module) if is_kernel(item)]
+        self._names = [ir.StringAttr(item.attributes["sym_name"]).value for item in kernels]
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def _made(self) -> dict[str, str]:
+        return ptx_of(self._module)
+
+    @cached_property
+    def texts(self) -> dict[str, bytes]:
+        """What the PTX of each kernel is made of. Instructions that kernels write themselves stand in it as in PTX."""
+        return {kernel.name: kernel.text for kernel in kernel_texts(self._module)}
+
+    def made_of(self, names: Sequence[str]) -> dict[str, str]:
+        """A hash of what the PTX of kernels is made of and by."""
+        about = json.dumps(described(TARGETS[self._target]))
+        return {name: code_key("ptx", about, self.texts[name]) for name in names}
+
+
 @dataclass(frozen=True)
 class GpuProgram:
     """The PTX of each kernel, and the plan of launches."""
 
     target: str
-    ptx: dict[str, str]
+    ptx: Mapping[str, str]
     plan: dict
     constants: bytes = b""
 
@@ -47,7 +88,7 @@ class GpuProgram:
         """The program of a module at level "plan"."""
         attributes = module.operation.attributes
         plan, constants = (ir.StringAttr(attributes[name]).value for name in ("blu.plan", "blu.constants"))
-        return cls(target, ptx_of(module), json.loads(plan), bytes.fromhex(constants))
+        return cls(target, KernelPtx(module, target), json.loads(plan), bytes.fromhex(constants))
 
     def kernels(self, family: str) -> list[str]:
         """The names of kernels that begin so."""
@@ -55,7 +96,15 @@ class GpuProgram:
 
     def spills(self, family: str = "") -> dict[str, str]:
         """What ptxas says of kernels whose names begin so and that keep values in local memory."""
-        return spills({name: self.ptx[name] for name in self.kernels(family)}, self.target)
+        names = self.kernels(family)
+        if isinstance(self.ptx, KernelPtx):
+            return spills(self.ptx, self.target, self.ptx.made_of(names))
+        return spills({name: self.ptx[name] for name in names}, self.target)
+
+    def written(self, kernel: str) -> str:
+        """The instructions that a kernel writes itself, among other text: no PTX is made for them."""
+        assert isinstance(self.ptx, KernelPtx), "PTX that was changed is there"
+        return self.ptx.texts[kernel].decode("latin-1")
 
     def interpret(self, *inputs: np.ndarray) -> list[np.ndarray]:
         """The program's outputs, by running every launch in the interpreter."""

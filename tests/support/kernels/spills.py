@@ -2,8 +2,9 @@
 
     python -m pytest tests/kernels --update-kernels    # record in data/spills.json what does not
 
-ptxas takes longer than all else in tests of GPU code. A proof is a hash of PTX, of the architecture and of the release
-of ptxas; where it is recorded, ptxas would say the same again.
+ptxas takes longer than all else in tests of GPU code, and to make PTX as long as what is left. A proof is a hash of
+what PTX is made of and by (or of PTX itself), of the architecture and of the release of ptxas; where it is recorded,
+ptxas would say the same again.
 """
 
 from __future__ import annotations
@@ -29,11 +30,17 @@ _DIGITS = 24
 # Where a warpgroup.arrive was put, which costs nothing; setmaxnreg where nobody needs more registers than all have (if
 # somebody did, there would be spills).
 _HARMLESS = {"C7519", "C7508"}
+_OF_OTHERS = ".extern .func"
+"""In PTX: ptxas takes it, and what loads the kernel does not."""
 
 
-def spills(ptx: Mapping[str, str], architecture: str) -> dict[str, str]:
-    """ptxas' words on kernels with a stack or spills, or warpgroups it serializes. PassError if it refuses one."""
-    return _record.ask(ptx, architecture)
+def spills(ptx: Mapping[str, str], architecture: str, made_of: Mapping[str, str] | None = None) -> dict[str, str]:
+    """ptxas' words on kernels with a stack or spills, or warpgroups it serializes, and which call functions of others.
+    PassError if it refuses one.
+
+    `made_of` says of each kernel that is asked about what its PTX is made of; PTX is then read only where that is new.
+    """
+    return _record.ask(ptx, architecture, ptx if made_of is None else made_of)
 
 
 def recording() -> None:
@@ -49,12 +56,14 @@ class SpillRecord:
     is_written: bool = False
     written: set[str] = field(default_factory=set)
 
-    def ask(self, ptx: Mapping[str, str], architecture: str) -> dict[str, str]:
+    def ask(self, ptx: Mapping[str, str], architecture: str, made_of: Mapping[str, str]) -> dict[str, str]:
         """See `spills`."""
-        test, proof = _current_test(), _proof_of(ptx, architecture)
+        test, proof = _current_test(), _proof_of(made_of, architecture)
         if not self.is_written and proof in proofs_in(self.path).get(test, ()):
             return {}
-        found = {name: cubin.log for name, cubin in assemble(ptx, architecture).items() if not _is_clean(cubin)}
+        texts = {name: ptx[name] for name in made_of}
+        found = {name: cubin.log for name, cubin in assemble(texts, architecture).items() if not _is_clean(cubin)}
+        found |= {name: "calls a function of others" for name, text in texts.items() if _OF_OTHERS in text}
         if self.is_written and not found:
             self._write(test, proof)
         return found
@@ -87,8 +96,8 @@ def _file_of(test: str) -> Path:
     return ROOT / test.partition("::")[0]
 
 
-def _proof_of(ptx: Mapping[str, str], architecture: str) -> str:
-    said = json.dumps([_release(), architecture, sorted(ptx.items())])
+def _proof_of(made_of: Mapping[str, str], architecture: str) -> str:
+    said = json.dumps([_release(), architecture, sorted(made_of.items())])
     return hashlib.sha256(said.encode()).hexdigest()[:_DIGITS]
 
 

@@ -13,6 +13,7 @@ from tests.support.folders import ROOT
 from tests.support.kernels import spills
 from tests.support.kernels.spills import RECORDED, SpillRecord, proofs_in
 
+OF_OTHERS = ".extern .func (.param .b32 r) sinf"
 CLEAN, SPILLED = Cubin(b"", 40, 0, 0, "clean"), Cubin(b"", 255, 0, 16, "16 bytes spill stores")
 STACK, SERIALIZED = Cubin(b"", 40, 8, 0, "8 bytes stack frame"), Cubin(b"", 40, 0, 0, "C7510: serialized")
 HARMLESS = Cubin(b"", 40, 0, 0, "C7519: warpgroup.arrive is injected")
@@ -32,20 +33,25 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-ANSWERS = {"a": CLEAN, "b": SPILLED, "c": STACK, "d": SERIALIZED, "e": HARMLESS}
+ANSWERS = {"a": CLEAN, "b": SPILLED, "c": STACK, "d": SERIALIZED, "e": HARMLESS, OF_OTHERS: CLEAN}
 
 
 def _recorded(path: Path, text: str) -> SpillRecord:
-    SpillRecord(path, is_written=True).ask({"k": text}, "sm_80")
+    _ask(SpillRecord(path, is_written=True), {"k": text})
     proofs_in.cache_clear()
     return SpillRecord(path)
+
+
+def _ask(record: SpillRecord, ptx: dict[str, str], architecture: str = "sm_80") -> dict[str, str]:
+    """Of PTX that is there, so that the proof is one of it."""
+    return record.ask(ptx, architecture, ptx)
 
 
 @pytest.mark.parametrize("text", ["a", "e"])
 def test_what_is_recorded_is_not_asked_again(text: str, asked: list[str], tmp_path: Path) -> None:
     record = _recorded(tmp_path / "spills.json", text)
     asked.clear()
-    assert record.ask({"k": text}, "sm_80") == {}
+    assert _ask(record, {"k": text}) == {}
     assert asked == []
 
 
@@ -57,7 +63,7 @@ def test_other_ptx_and_other_architectures_are_asked(
 ) -> None:
     record = _recorded(tmp_path / "spills.json", "a")
     asked.clear()
-    assert record.ask(ptx, architecture) == {}
+    assert _ask(record, ptx, architecture) == {}
     assert asked == list(ptx.values())
 
 
@@ -65,16 +71,29 @@ def test_another_release_is_asked(asked: list[str], tmp_path: Path, monkeypatch:
     record = _recorded(tmp_path / "spills.json", "a")
     asked.clear()
     monkeypatch.setattr(spills, "_release", lambda: "13.1")
-    record.ask({"k": "a"}, "sm_80")
+    _ask(record, {"k": "a"})
     assert asked == ["a"]
+
+
+def test_what_is_made_of_the_same_is_not_made_again(asked: list[str], tmp_path: Path) -> None:
+    record = _recorded(tmp_path / "spills.json", "a")
+    asked.clear()
+    assert record.ask({}, "sm_80", {"k": "a"}) == {} and asked == []
+    assert record.ask({"k": "b", "l": "c"}, "sm_80", {"k": "other"}) == {"k": SPILLED.log}
+    assert asked == ["b"]
 
 
 @pytest.mark.parametrize("text", ["b", "c", "d"])
 def test_what_spills_is_said_and_never_recorded(text: str, asked: list[str], tmp_path: Path) -> None:
     record = _recorded(tmp_path / "spills.json", text)
     for _ in range(2):
-        assert record.ask({"k": text, "l": "a"}, "sm_80") == {"k": ANSWERS[text].log}
+        assert _ask(record, {"k": text, "l": "a"}) == {"k": ANSWERS[text].log}
     assert asked.count(text) == 3
+
+
+def test_a_kernel_calls_no_function_of_others(asked: list[str], tmp_path: Path) -> None:
+    record = _recorded(tmp_path / "spills.json", OF_OTHERS)
+    assert _ask(record, {"k": OF_OTHERS, "l": "a"}) == {"k": "calls a function of others"}
 
 
 def test_proofs_of_a_test_take_the_place_of_older_ones(asked: list[str], tmp_path: Path) -> None:
@@ -82,13 +101,13 @@ def test_proofs_of_a_test_take_the_place_of_older_ones(asked: list[str], tmp_pat
     path.write_text(json.dumps({f"{tmp_path.name}.py::test": ["0"]}))
     _recorded(path, "e")
     writing = SpillRecord(path, is_written=True)
-    writing.ask({"k": "a"}, "sm_80")
-    writing.ask({"l": "a"}, "sm_80")
+    _ask(writing, {"k": "a"})
+    _ask(writing, {"l": "a"})
     (proofs,) = json.loads(path.read_text()).values()
     assert len(proofs) == 2
     asked.clear()
     proofs_in.cache_clear()
-    SpillRecord(path).ask({"k": "e"}, "sm_80")
+    _ask(SpillRecord(path), {"k": "e"})
     assert asked == ["e"]
 
 

@@ -124,7 +124,7 @@ def test_large_products_keep_their_sums_in_registers(precision: str, instruction
     """Those of a step are held as well, unless they are left to tensor cores."""
     x, w = (np.broadcast_to(np.zeros((), DTYPES[E4M3]), (rows, 1024)) for rows in (8192, 4096))
     program = compile_program(lambda x, w: blu.matmul(x, w.T, precision=precision, dtype="bf16"), x, w)
-    assert instruction in program.ptx["gemm_0"] and not program.spills()
+    assert instruction in program.written("gemm_0") and not program.spills()
 
 
 @pytest.mark.parametrize(
