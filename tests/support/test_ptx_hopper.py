@@ -15,7 +15,7 @@ from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from tests.support.kernels.gemm_text import NN, plain_text
 from tests.support.kernels.gpu_products import Launch, as_multiplied, emit, random_array
-from tests.support.ptx.machine import MemoryFaultError
+from tests.support.ptx.memory import MemoryFaultError
 from tests.support.ptx.races import RaceError
 from tests.support.ptx.schedule import DeadlockError
 from tests.support.ptx.tensors import TensorMap

@@ -8,7 +8,7 @@ import numpy as np
 
 import blu
 from tests.support.kernels.gpu_program import compile_program
-from tests.support.ptx.arithmetic import high_product
+from tests.support.ptx.rounding import high_product
 
 RNG = np.random.default_rng(0)
 

@@ -10,14 +10,17 @@ for others.
 A number that is read while it is written may be anything. So a launch in which that happens is run once more, in which
 it is NaN: if the results are others then, it was a race. Attention that puts rows into the keys that it reads is none.
 
+What is read where nothing has been written is noted later: once something is, or when the launch is over.
+
 Until a thread has come to `griddepcontrol.wait`, launches before this one may still run. What is read and written until
 then is noted, and whether the next launch may begin that early: launch_order.py compares launches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +39,18 @@ class _Doubtful:
     units: np.ndarray
     writer: np.ndarray
     by: np.ndarray
+
+
+class _Read(NamedTuple):
+    """Accesses that read, and what was known of their threads at the time."""
+
+    first: np.ndarray
+    size: int
+    groups: np.ndarray
+    warps: np.ndarray
+    waits: np.ndarray
+    time: int
+    is_constant: bool
 
 
 class GlobalRaces:
@@ -63,11 +78,14 @@ class GlobalRaces:
         real = [*self._real, *(_ELSEWHERE + start for start in starts[len(self._real) :])]
         self._layout, self._cluster = Layout(starts, real, sizes), cluster
         self._unit = int(np.gcd(unit, self._layout.unit))
-        size = -(-self._layout.size // self._unit)
+        self._shift, size = self._unit.bit_length() - 1, -(-self._layout.size // self._unit)
         # Which cluster wrote a unit last (from 1 on; 0: none), which of its threads here, and when.
         self._writer, self._by, self._written = (np.zeros(size, np.int32) for _ in range(3))
         # Which cluster has read it since, or several; which of its warps, from 1 on, or several; when last.
         self._reader, self._read_by, self._last_read = (np.zeros(size, np.int32) for _ in range(3))
+        # Of each piece what was read while nobody had written there; whether somebody has; whether reads are noted.
+        self._later: list[list[_Read]] = [[] for _ in self._layout.pieces]
+        self._has_writers, self._has_readers = ([False for _ in self._layout.pieces] for _ in range(2))
         self._is_constant, self._is_doubtful, self._is_read, self._is_written, self._read_early, self._written_early = (
             np.zeros(size, np.bool_) for _ in range(6)
         )
@@ -105,20 +123,44 @@ class GlobalRaces:
 
         Which of these [accesses, size] may be anything; None: none.
         """
-        units, groups = self._units(first, size), self._groups[threads][:, None]
-        self._is_read[units] = True
-        self._note_early(self._read_early, units, threads)
+        piece = self._layout.piece_of(first)
+        read = _Read(
+            first, size, self._groups[threads][:, None], self._races.warp_of[threads][:, None], self._waits[threads],
+            self._races.now, is_constant,
+        )  # fmt: skip
+        if piece is not None and not self._has_writers[piece] and self._doubtful is None:
+            self._later[piece].append(read)
+            return None
+        self._catch_up(self._layout.pieces if piece is None else [piece], is_read=True)
+        units = self._units(first, size)
         if is_constant:  # who writes there is refused, whoever has read it
-            self._is_constant[units] = True
+            self._note_read(read)
             self._refuse(self._writer[units] != 0, units, threads, "reads as constant", "is written")
             return None
-        unseen = self._unseen(units, groups, threads)
+        unseen = self._unseen(units, read.groups, threads)
         self._doubt(unseen, units, threads, "reads", "another thread has written")
+        self._note_read(read)
+        return self._anything(units, read.groups, threads, unseen, size)
+
+    def _catch_up(self, pieces: Iterable[int], is_read: bool = False) -> None:
+        """Note what was read of some pieces so far; from now on it is noted at once."""
+        for piece in pieces:
+            for read in self._later[piece]:
+                self._note_read(read)
+            self._has_readers[piece] |= is_read or bool(self._later[piece])
+            self._later[piece] = []
+
+    def _note_read(self, read: _Read) -> None:
+        units = self._units(read.first, read.size)
+        self._is_read[units] = True
+        _note_early(self._read_early, units, read.waits)
+        if read.is_constant:
+            self._is_constant[units] = True
+            return
         is_first = self._reader[units] == 0
-        note(self._reader, units, groups, is_first)
-        note(self._read_by, units, self._races.warp_of[threads][:, None] + 1, is_first)
-        self._last_read[units] = self._races.now
-        return self._anything(units, groups, threads, unseen, size)
+        note(self._reader, units, read.groups, is_first)
+        note(self._read_by, units, read.warps + 1, is_first)
+        self._last_read[units] = read.time
 
     def read_now(self, first: np.ndarray, size: int, threads: np.ndarray) -> None:
         """The same of a copy, of what nobody writes at the time."""
@@ -127,28 +169,31 @@ class GlobalRaces:
 
     def write(self, first: np.ndarray, size: int, threads: np.ndarray, is_over: bool = True) -> None:
         """Threads [accesses] write bytes, by a copy that is not over for others if that is said."""
+        piece = self._layout.piece_of(first)
+        pieces = self._layout.pieces if piece is None else [piece]
+        self._catch_up(pieces)
+        for number in pieces:
+            self._has_writers[number] = True
         units, groups, own = self._units(first, size), self._groups[threads][:, None], threads[:, None]
         self._is_written[units] = True
-        self._note_early(self._written_early, units, threads)
-        self._refuse(self._is_constant[units], units, threads, "writes to", "is read as constant")
+        _note_early(self._written_early, units, self._waits[threads])
+        has_readers = any(self._has_readers[number] for number in pieces)
+        if has_readers:
+            self._refuse(self._is_constant[units], units, threads, "writes to", "is read as constant")
         self._refuse(self._unseen(units, groups, threads), units, threads, "writes to", "another thread has written")
-        self._doubt(self._unread(units, groups, threads), units, threads, "writes to", "another thread has read")
-        self._writer[units], self._by[units], self._reader[units], self._read_by[units] = groups, own, 0, 0
+        if has_readers:
+            unread = self._unread(units, groups, threads)
+            self._doubt(unread, units, threads, "writes to", "another thread has read")
+            self._reader[units], self._read_by[units] = 0, 0
+        self._writer[units], self._by[units] = groups, own
         self._written[units] = self._races.now if is_over else _NEVER
         warps = self._races.warp_of
         others = (warps[self._by[units]] != warps[own]) | (self._writer[units] != groups)
         self._refuse(others, units, threads, "writes to", "another thread writes to at a time")
 
-    def _note_early(self, noted: np.ndarray, units: np.ndarray, threads: np.ndarray) -> None:
-        """Note the units of threads that have not waited."""
-        waits = self._waits[threads]
-        if not np.count_nonzero(waits):
-            noted[units] = True
-        elif np.count_nonzero(waits) < len(waits):
-            noted[units[~waits]] = True
-
     def _units(self, first: np.ndarray, size: int) -> np.ndarray:
-        return (self._layout.watched(first)[:, None] + np.arange(0, size, self._unit)) // self._unit
+        watched = self._layout.watched(first)[:, None]
+        return (watched + np.arange(0, size, self._unit) if size > self._unit else watched) >> self._shift
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
@@ -210,6 +255,7 @@ class GlobalRaces:
     @property
     def reads(self) -> Spans:
         """What the launch reads."""
+        self._end_reads()
         return self._layout.spans(self._is_read, self._unit)
 
     @property
@@ -220,9 +266,28 @@ class GlobalRaces:
     @property
     def early_reads(self) -> Spans:
         """What it reads before it has waited."""
+        self._end_reads()
         return self._layout.spans(self._read_early, self._unit)
 
     @property
     def early_writes(self) -> Spans:
         """What it writes before it has waited."""
         return self._layout.spans(self._written_early, self._unit)
+
+    def _end_reads(self) -> None:
+        """Note where reads were of which nothing more is asked, as the launch is over."""
+        for later in self._later:
+            for read in later:
+                units = self._units(read.first, read.size)
+                self._is_read[units] = True
+                _note_early(self._read_early, units, read.waits)
+            later.clear()
+
+
+def _note_early(noted: np.ndarray, units: np.ndarray, waits: np.ndarray) -> None:
+    """Note the units of threads that have not waited."""
+    count = np.count_nonzero(waits)
+    if not count:
+        noted[units] = True
+    elif count < len(waits):
+        noted[units[~waits]] = True

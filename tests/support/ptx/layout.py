@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,11 +34,26 @@ class Layout:
     def __init__(self, starts: Sequence[int], real: Sequence[int], sizes: Sequence[int]):
         self._pieces: list[_Piece] = []
         self._shift = np.zeros((max(starts, default=0) + max(sizes, default=0) >> PAGE_BITS) + 2, np.int64)
-        self.size = 0
+        self.size, piece_of = 0, {}
         for number in sorted(range(len(real)), key=real.__getitem__):
             begin = self._place(real[number], sizes[number])
+            piece_of[starts[number]] = len(self._pieces) - 1
             pages = slice(starts[number] >> PAGE_BITS, (starts[number] + sizes[number] >> PAGE_BITS) + 1)
             self._shift[pages] = begin - starts[number]
+        self._starts = sorted(piece_of)
+        self._piece_of = [piece_of[start] for start in self._starts]
+
+    @property
+    def pieces(self) -> range:
+        """The numbers of parts of memory none of which overlaps another one."""
+        return range(len(self._pieces))
+
+    def piece_of(self, first: np.ndarray) -> int | None:
+        """In which of these all of some places in the interpreter's memory are, if they are in one buffer."""
+        least, last = int(np.minimum.reduce(first)), int(np.maximum.reduce(first))
+        number = bisect_right(self._starts, least) - 1
+        is_one = number + 1 == len(self._starts) or last < self._starts[number + 1]
+        return self._piece_of[number] if is_one else None
 
     def _place(self, real: int, size: int) -> int:
         """The watched byte at which a buffer begins, which is not before those so far."""

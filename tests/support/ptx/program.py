@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +26,9 @@ _TYPE = re.compile(r"^(bf|[busf])(8|16|32|64)$")
 
 _FLOAT = re.compile(r"^b?f\d+$")
 _NUMBERS = re.compile(r"^(tf|bf|[busf])\d+(x2)?$")
+_SOME_REGISTER = re.compile(r"%\w+")
+# What does not write to its first operand, or does not only write to it.
+_NO_TARGETS = ("st", "bra", "bar", "barrier", "mbarrier", "cp", "wgmma", "prefetch", "red", "stmatrix")
 
 
 @dataclass(frozen=True)
@@ -54,17 +59,32 @@ class Instruction:
         self.kind = kind_named(name)
         # The name between its points; the machine's method that runs it.
         self.parts, self.handler = self.kind.parts, self.kind.handler
+        # What runs it, once it has been decoded; whether that only computes a register, for all active threads, and
+        # whether it uses registers of asynchronous products.
+        self.run: Callable[..., Any] | None = None
+        self.is_plain = self.is_watched = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether the first operand is what it writes, and nothing that it reads."""
+        return bool(self.operands) and self.parts[0] not in _NO_TARGETS
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The first operand, which most instructions write to: a register, or several."""
         return self.operands[0] if isinstance(self.operands[0], tuple) else self.operands[:1]
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The operands, those in braces one by one."""
+        if not any(type(item) is tuple for item in self.operands):
+            return self.operands
+        return [name for item in self.operands for name in (item if isinstance(item, tuple) else (item,))]
+
     @cached_property
     def registers(self) -> frozenset[str]:
         """All registers among the operands, those in brackets left out."""
-        names = [name for item in self.operands for name in (item if isinstance(item, tuple) else (item,))]
-        return frozenset(name for name in names if name.startswith("%"))
+        return frozenset(name for name in self.names if name.startswith("%"))
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,29 @@ class Program:
         return [item for item in self.instructions if item.parts[0] in ("ld", "st", "cp")]
 
     @cached_property
+    def temporaries(self) -> frozenset[str]:
+        """Registers that nobody has use for but the threads that wrote them, before others come: those that one
+        instruction writes, and only those read that stand behind it where threads go straight on together."""
+        written: dict[str, int] = {}
+        lasting: set[str] = set()
+        for stretch, item in self._stretches():
+            sources = item.operands[1:] if item.writes else item.operands
+            lasting.update(name for name in _registers_in(item.guard, *sources) if written.get(name) != stretch)
+            for name in item.targets if item.writes else ():
+                if item.guard or name in written:
+                    lasting.add(name)
+                written[name] = stretch
+        return frozenset(written) - lasting
+
+    def _stretches(self) -> Iterator[tuple[int, Instruction]]:
+        """Each instruction, and the number of the stretch in which it stands: what is run at once or not at all."""
+        number, starts = 0, set(self.labels.values())
+        for place, item in enumerate(self.instructions):
+            number += place in starts or self.is_collective[place]
+            yield number, item
+            number += self.is_event[place]
+
+    @cached_property
     def sums(self) -> frozenset[str]:
         """Registers of the sums of asynchronous products."""
         products = [item for item in self.instructions if item.name.startswith("wgmma.mma_async")]
@@ -130,6 +173,17 @@ class Program:
             if item.kind.float and item.operands:
                 found.update(dict.fromkeys(item.targets, item.kind.float))
         return found
+
+
+def _registers_in(*operands: str | tuple[str, ...]) -> Iterator[str]:
+    """All registers that operands name."""
+    for operand in operands:
+        if isinstance(operand, tuple):
+            yield from operand
+        elif operand[:1] == "%" and "|" not in operand:
+            yield operand
+        elif "%" in operand:
+            yield from _SOME_REGISTER.findall(operand)
 
 
 def _shared_bytes(item: Instruction) -> int:
@@ -157,6 +211,11 @@ def _width(item: Instruction) -> int:
     return type_named(item.parts[-1])[1] // 8 * (len(data) if isinstance(data, tuple) else 1)
 
 
+_OPERAND = r"(?:[^,;{}\s\[/]+|\[[^,;{}\s/]+\])"
+# What most lines are: an instruction with operands none of which is in braces or has commas.
+_SIMPLE = re.compile(rf"\t([a-z]\w*(?:[.:]+\w+)*)[ \t]+({_OPERAND}(?:, {_OPERAND})*);$")
+
+
 @lru_cache(maxsize=64)
 def parse(text: str) -> Program:
     """Read the PTX of a module with one kernel."""
@@ -166,6 +225,13 @@ def parse(text: str) -> Program:
     cluster = re.search(r"\.reqnctapercluster (\d+)", text)
     body = text[text.index("{", text.index(".entry")) :]
     for number, line in enumerate(body.splitlines()):
+        known = _SIMPLE.match(line)
+        if known:
+            name, operands = known.groups()
+            instructions.append(Instruction("", False, name, tuple(operands.split(", ")), number))
+            continue
+        if line.startswith("\t//"):
+            continue
         line = line.split("//")[0].strip()
         if ".section" in line:
             break

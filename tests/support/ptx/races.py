@@ -12,6 +12,8 @@ Copies that an mbarrier counts are made by the barrier: who has seen the end of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,9 @@ _BARRIERS = 64
 _ALWAYS = np.iinfo(np.int32).max
 SEVERAL = -1
 """In the place of a number: there is more than one."""
+_OF_SEVERAL = np.array([[SEVERAL]])
+_THREADS = 1024
+"""Of so many arrays of threads it is kept what was found of them."""
 
 
 class RaceError(AssertionError):
@@ -38,16 +43,30 @@ class _Meeting:
     lanes_published: np.ndarray
 
 
+class _Who(NamedTuple):
+    """Of accesses [accesses, 1]: by which threads [accesses], their warps, lanes counted from 1, the warps' numbers in
+    their blocks, where `known` has what warps know of themselves, and their first lanes; whether they are one warp."""
+
+    threads: np.ndarray
+    warps: np.ndarray
+    lanes: np.ndarray
+    own: np.ndarray
+    themselves: np.ndarray
+    firsts: np.ndarray
+    is_one: bool
+
+
 class Races:
     """Watches the shared memory of `blocks` blocks of `threads` threads and `shared_bytes` bytes each.
 
     They are a cluster if they are joined, else have nothing to do with each other. What lies in a unit of `unit` bytes
-    is watched as one: places are numbers of bytes in the memory of all of them, [accesses, units of each].
+    (a power of two) is watched as one: places are numbers of units in the memory of all of them, [accesses, units of
+    each].
     """
 
     def __init__(self, threads: int, blocks: int, shared_bytes: int, are_joined: bool = True, unit: int = 1):
         assert shared_bytes % unit == 0, f"{shared_bytes} bytes in units of {unit}"
-        self._warps_of_block, self._unit = -(-threads // WARP), unit
+        self._warps_of_block, self._unit, self._shift = -(-threads // WARP), unit, unit.bit_length() - 1
         warps, size = self._warps_of_block * blocks, shared_bytes * blocks // unit
         self._units_of_block, self.now, self._settled = shared_bytes // unit, 1, 0
         block, own = np.divmod(np.arange(threads * blocks), threads)
@@ -61,7 +80,9 @@ class Races:
         # Who knows of which lane more than of its warp.
         self._lane_of = self.warp_of * WARP + own % WARP
         self._told = np.zeros((warps, warps * WARP), np.int32)
-        self._told[:, np.setdiff1d(np.arange(warps * WARP), self._lane_of)] = _ALWAYS
+        if threads % WARP:  # of lanes that there are not, as well
+            self._told[:, np.setdiff1d(np.arange(warps * WARP), self._lane_of)] = _ALWAYS
+        self._known_threads: dict[int, _Who] = {}
         self._meetings: dict[int, _Meeting] = {}
         # `_written` is _ALWAYS where a copy is on its way to.
         self._writer, self._written = np.zeros(size, np.int16), np.zeros(size, np.int32)
@@ -74,71 +95,84 @@ class Races:
 
     def places(self, first: np.ndarray, size: int) -> np.ndarray:
         """The places of accesses to `size` bytes from the bytes `first` [accesses] on."""
-        return first[:, None] + np.arange(0, size, self._unit)
+        units = (first >> self._shift)[:, None]
+        return units + self._steps(size >> self._shift) if size > self._unit else units
+
+    @staticmethod
+    @cache
+    def _steps(count: int) -> np.ndarray:
+        return np.arange(count)
+
+    def _who(self, threads: np.ndarray) -> _Who:
+        """Of accesses by these threads."""
+        found = self._known_threads.get(id(threads))
+        if found is None or found.threads is not threads:
+            warps = self.warp_of[threads][:, None]
+            own, firsts = warps % self._warps_of_block, (threads - threads % WARP)[:, None] + 1
+            is_one = bool((warps == warps[:1]).all())
+            found = _Who(threads, warps, threads[:, None] + 1, own, warps * (self.known.shape[1] + 1), firsts, is_one)
+            if len(self._known_threads) == _THREADS:
+                self._known_threads.clear()
+            self._known_threads[id(threads)] = found
+        return found
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
-    def read(self, places: np.ndarray, threads: np.ndarray, for_all: bool = False) -> None:
+    def read(self, units: np.ndarray, threads: np.ndarray, for_all: bool = False) -> None:
         """Threads [accesses] read bytes of their own block: for themselves, or for all lanes of their warps."""
-        units, warps = self._units(places), self.warp_of[threads][:, None]
-        lanes = np.full((len(threads), 1), SEVERAL) if for_all else threads[:, None] + 1
-        self._check_writers(units, warps, lanes, "reads")
-        own = warps % self._warps_of_block
-        is_first = self._read[units, own] <= self.known[warps, warps]
-        self._read[units, own] = self._last_read[units] = self.now
+        who = self._who(threads)
+        self._check_writers(units, who.warps, _OF_SEVERAL if for_all else who.lanes, "reads")
+        places = units * self._warps_of_block + who.own
+        read = self._read.reshape(-1)
+        is_first = read.take(places) <= self.known.reshape(-1).take(who.themselves)
+        read[places] = self._last_read[units] = self.now
         # What a warp reads as one is over when it is for its first lane.
-        by = (threads - threads % WARP)[:, None] + 1 if for_all else lanes
-        note(self._read_by, units * self._warps_of_block + own, by, is_first)
+        note(self._read_by, places, who.firsts if for_all else who.lanes, is_first)
 
-    def write(self, places: np.ndarray, threads: np.ndarray) -> None:
+    def write(self, units: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] write bytes."""
-        units = self._units(places)
-        warps, lanes = np.broadcast_to(self.warp_of[threads][:, None], units.shape), threads[:, None] + 1
+        who = self._who(threads)
+        warps, lanes = who.warps, who.lanes
         self._check_writers(units, warps, lanes, "writes to")
         self._check_readers(units, warps, lanes)
-        self._refuse(self._leaves[units], units, warps, "writes to", "a copy reads that has not been waited for")
+        self._refuse(self._leaves.take(units), units, warps, "writes to", "a copy reads that has not been waited for")
         self._writer[units], self._written[units] = warps, self.now
         self._hidden[units] = self._by[units] = lanes
-        self._refuse(self._writer[units] != warps, units, warps, "writes to", "another warp writes to at a time")
+        if not who.is_one:
+            others = self._writer.take(units) != warps
+            self._refuse(others, units, warps, "writes to", "another warp writes to at a time")
 
-    def begin_copy(self, places: np.ndarray, threads: np.ndarray) -> None:
+    def begin_copy(self, units: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] begin to copy something to bytes that nobody may touch before `end_copy`."""
-        self.write(places, threads)
-        units = self._units(places)
+        self.write(units, threads)
         self._on_its_way[units], self._written[units] = True, _ALWAYS
 
-    def end_copy(self, places: np.ndarray, threads: np.ndarray) -> None:
+    def end_copy(self, units: np.ndarray, threads: np.ndarray) -> None:
         """The threads that began copies have waited for them."""
-        units = self._units(places)
         self._on_its_way[units] = False
         self._writer[units], self._written[units] = self.warp_of[threads][:, None], self.now
 
-    def end_counted_copy(self, places: np.ndarray, barrier: int) -> None:
+    def end_counted_copy(self, units: np.ndarray, barrier: int) -> None:
         """An mbarrier has counted all bytes of a copy."""
-        units = self._units(places)
         self._on_its_way[units], self._hidden[units] = False, 0
         self._writer[units], self._written[units] = self._meeting(barrier).actor, self.now
 
-    def begin_store(self, places: np.ndarray, thread: int) -> None:
+    def begin_store(self, units: np.ndarray, thread: int) -> None:
         """A thread begins to copy bytes [pieces, size] that nobody may write to before `end_store`."""
-        units = self._units(places)
         warps = np.broadcast_to(self.warp_of[thread], units.shape)
         self._check_writers(units, warps, np.full((1, 1), thread + 1), "copies")
         self._refuse(self._hidden[units] > 0, units, warps, "copies", "was written with no fence.proxy.async since")
         self._leaves[units] = True
 
-    def end_store(self, places: np.ndarray) -> None:
+    def end_store(self, units: np.ndarray) -> None:
         """What was copied from these bytes has been read."""
-        self._leaves[self._units(places)] = False
+        self._leaves[units] = False
 
     def show(self, threads: np.ndarray) -> None:
         """Bulk copies see what these threads have written."""
         is_shown = np.zeros(len(self.warp_of) + 1, np.bool_)
         is_shown[threads + 1] = True
         self._hidden[is_shown[self._hidden]] = 0
-
-    def _units(self, places: np.ndarray) -> np.ndarray:
-        return places // self._unit if self._unit > 1 else places
 
     # -- what keeps accesses apart -----------------------------------------------------------------------------------
 
@@ -230,10 +264,10 @@ class Races:
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def _check_writers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray, does: str) -> None:
-        written = self._written[units]
-        if written.max(initial=0) <= self._settled:
+        written = self._written.take(units)
+        if not written.size or int(np.maximum.reduce(written, None)) <= self._settled:
             return
-        writer = self._writer[units]
+        writer = self._writer.take(units)
         late = written > self.known[warps, writer]  # as is what a copy is on its way to
         if not np.count_nonzero(late):
             return
@@ -250,10 +284,11 @@ class Races:
         self._refuse(unseen, units, warps, does, "another lane has written with no barrier of the warp since")
 
     def _check_readers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> None:
-        recent = self._last_read[units] > self._settled
+        recent = self._last_read.take(units) > self._settled
         if not np.count_nonzero(recent):
             return
-        units, warps, lanes = units[recent], warps[recent], np.broadcast_to(lanes, units.shape)[recent]
+        warps, lanes = np.broadcast_to(warps, units.shape)[recent], np.broadcast_to(lanes, units.shape)[recent]
+        units = units[recent]
         readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
         read = self._read[units]
         late = read > self.known[warps[:, None], readers]
@@ -277,15 +312,25 @@ class Races:
     def _refuse(self, wrong: np.ndarray, units: np.ndarray, warps: np.ndarray, does: str, why: str) -> None:
         if not np.count_nonzero(wrong):
             return
+        warps = np.broadcast_to(warps, units.shape)
         block, unit = divmod(int(units[wrong][0]), self._units_of_block)
         byte, warp = unit * self._unit, int(warps[wrong][0])
         raise RaceError(f"warp {warp} {does} byte {byte} of the shared memory of block {block}, which {why}")
 
 
+@lru_cache(maxsize=_THREADS)
+def alone(thread: int, count: int) -> np.ndarray:
+    """The thread of so many accesses, where it is one."""
+    return np.full(count, thread)
+
+
 def note(noted: np.ndarray, units: np.ndarray, value: np.ndarray, is_first: np.ndarray) -> None:
     """Note a value for units, where it is the first one, or that there are several."""
-    before = noted[units]
-    if np.count_nonzero(before == value) == units.size:
+    before = noted.take(units)
+    is_same = before == value
+    if np.count_nonzero(is_same) == units.size:
         return
-    noted[units] = np.where(is_first | (before == value), value, SEVERAL)
-    noted[units[(noted[units] != value)]] = SEVERAL
+    noted[units] = np.where(is_first | is_same, value, SEVERAL)
+    lost = noted.take(units) != value
+    if np.count_nonzero(lost):
+        noted[units[lost]] = SEVERAL

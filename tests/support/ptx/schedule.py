@@ -15,13 +15,13 @@ from functools import partial
 
 import numpy as np
 
-from tests.support.ptx.arithmetic import Arithmetic
+from tests.support.ptx.arithmetic import Arithmetic, Run, decoded
 from tests.support.ptx.barriers import CountingBarrier, NamedBarriers, keys_of, name_of
 from tests.support.ptx.global_races import GlobalRaces
-from tests.support.ptx.program import Instruction, Program
+from tests.support.ptx.program import Instruction
 from tests.support.ptx.races import RaceError, Races
+from tests.support.ptx.registers import WARPGROUP, Lanes
 
-WARP, WARPGROUP = 32, 128
 _REGISTERS = 1 << 16
 """Of a multiprocessor; a kernel of so many threads gets an equal share of them for each, in units of 8."""
 
@@ -34,7 +34,6 @@ class DeadlockError(AssertionError):
 class Schedule(Arithmetic):
     """The threads of blocks side by side, `place` being the instruction that each one comes to next."""
 
-    program: Program
     place: np.ndarray = field(init=False)
     rank: np.ndarray = field(init=False)
     races: Races = field(init=False)
@@ -60,6 +59,10 @@ class Schedule(Arithmetic):
     def _address(self, operand: str, bits: int) -> np.ndarray:
         """The address that an operand in brackets names."""
 
+    @abstractmethod
+    def _check_registers(self, item: Instruction, lanes: Lanes) -> None:
+        """Refuse what an instruction does with registers of asynchronous products that are under way."""
+
     @property
     def end(self) -> int:
         """Where threads stand that have returned."""
@@ -74,9 +77,9 @@ class Schedule(Arithmetic):
     def step(self, place: int) -> None:
         """Let the first threads that can run, from those at a place on, go on as far as they get by themselves."""
         while place < self.end:
-            active = self.place == place
-            beyond = self._first_beyond(place, active)
-            ready = self._awake(place, active) if self.program.is_collective[place] else active
+            lanes = self.team.of(self.place == place)
+            beyond = self._first_beyond(place, lanes)
+            ready = self._awake(place, lanes) if self.program.is_collective[place] else lanes
             if ready is not None:
                 self._go(place, beyond, ready)
                 return
@@ -86,68 +89,81 @@ class Schedule(Arithmetic):
         self.transfers.pop(0)()
         self.asleep.clear()
 
-    def _first_beyond(self, place: int, active: np.ndarray) -> int:
-        """The first instruction after a place at which threads stand, all those at the place being `active`."""
-        if self._is_all(active):
+    def _first_beyond(self, place: int, lanes: Lanes) -> int:
+        """The first instruction after a place at which threads stand, all those at the place being `lanes`."""
+        if lanes.are_all:
             return self.end
-        beyond = self.place[self.place > place]
-        return int(beyond.min()) if len(beyond) else self.end
+        return int(np.minimum.reduce(np.where(self.place > place, self.place, self.end)))
 
-    def _awake(self, place: int, active: np.ndarray) -> np.ndarray | None:
+    def _awake(self, place: int, lanes: Lanes) -> Lanes | None:
         """Those of the threads at a place that may go on; None if nobody may."""
-        count = np.count_nonzero(active)
-        if self.asleep.get(place) == count:
+        if self.asleep.get(place) == lanes.count:
             return None
-        ready = self._ready(self.program.instructions[place], active)
-        if np.count_nonzero(ready):
+        ready = self._ready(self.program.instructions[place], lanes)
+        if ready.count:
             return ready
-        self.asleep[place] = count
+        self.asleep[place] = lanes.count
         return None
 
-    def _go(self, place: int, limit: int, active: np.ndarray) -> None:
+    def _go(self, place: int, limit: int, lanes: Lanes) -> None:
         """Run instructions up to a branch, to what others may wait for, or to where other threads stand."""
         last = min(self.program.stops[place], limit)
         *items, item = self.program.instructions[place:last]
         for before in items:
-            self._execute_guarded(before, active)
-        self.place[active] = last
-        self._execute_guarded(item, active)
+            if before.is_plain and before.run:
+                before.run(self, lanes)
+            else:
+                self._execute_guarded(before, lanes)
+        self._stand(last, lanes)
+        self._execute_guarded(item, lanes)
 
-    def _execute_guarded(self, item: Instruction, active: np.ndarray) -> None:
+    def _stand(self, place: int, lanes: Lanes) -> None:
+        """Some threads stand at a place now."""
+        if lanes.are_all:
+            self.place.fill(place)
+        else:
+            self.place[lanes.active] = place
+
+    def _execute_guarded(self, item: Instruction, lanes: Lanes) -> None:
         if not item.guard:
-            self._execute(item, active)
+            self._execute(item, lanes)
             return
-        some = active & (self._read(item.guard, 1) != item.negated)
-        if np.count_nonzero(some):
+        is_met = self._read(item.guard, 1)
+        some = self.team.of(lanes.active & (~is_met if item.negated else is_met))
+        if some.count:
             self._execute(item, some)
 
-    def _execute(self, item: Instruction, active: np.ndarray) -> None:
-        handler = getattr(self, item.handler, None)
-        assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
+    def _execute(self, item: Instruction, lanes: Lanes) -> None:
+        run = item.run or self._decode(item)
+        if item.is_watched:
+            self._check_registers(item, lanes)
         self.watch.line = item.line
         try:
-            handler(item.parts, item.operands, active)
+            run(self, lanes)
         except RaceError as error:
             raise RaceError(f"{item.name} (line {item.line}): {error}") from None
 
+    def _decode(self, item: Instruction) -> Run:
+        item.run, only_computes = decoded(item)
+        watched = self.program.of_products
+        item.is_watched = bool(watched) and item.parts[0] != "wgmma" and not watched.isdisjoint(item.names)
+        item.is_plain = only_computes and not item.guard and not item.is_watched
+        return item.run
+
     # -- who is ready ------------------------------------------------------------------------------------------------
 
-    def _ready(self, instruction: Instruction, active: np.ndarray) -> np.ndarray:
+    def _ready(self, instruction: Instruction, lanes: Lanes) -> Lanes:
         """Those of the threads at an instruction that need not wait for anything more."""
-        name = instruction.name
+        name, active, team = instruction.name, lanes.active, self.team
         if name.startswith("mbarrier.try_wait"):
-            return self._is_over(instruction.operands, active) & active
+            return team.of(self._is_over(instruction.operands, active) & active)
         if name.startswith("barrier.cluster"):
-            return active & active.all()
+            return lanes if lanes.are_all else team.of(np.zeros_like(active))
         if name.startswith("setmaxnreg.inc"):
-            return self._together(active, WARPGROUP) & self._has_spare(instruction, active)
+            return team.of(lanes.of_whole_groups.active & self._has_spare(instruction, active))
         if _meets(instruction):
-            return self.named.ready(*self._named(instruction.operands), active)
-        return self._together(active, WARPGROUP if name.startswith(("wgmma", "setmaxnreg")) else WARP)
-
-    def _together(self, active: np.ndarray, size: int) -> np.ndarray:
-        """Threads whose whole warp or warpgroup is there."""
-        return np.repeat(active.reshape(-1, size).all(axis=1), size)
+            return team.of(self.named.ready(*self._named(instruction.operands), active))
+        return lanes.of_whole_groups if name.startswith(("wgmma", "setmaxnreg")) else lanes.of_whole_warps
 
     def _has_spare(self, instruction: Instruction, active: np.ndarray) -> np.ndarray:
         """Threads that there are registers for, in the order of their numbers."""
@@ -184,10 +200,10 @@ class Schedule(Arithmetic):
     # -- instructions that others wait for ---------------------------------------------------------------------------
 
     def _do_bra(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        self.place[active] = self.program.labels[operands[0]]
+        self._stand(self.program.labels[operands[0]], self._asked(active))
 
     def _do_ret(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        self.place[active] = self.end
+        self._stand(self.end, self._asked(active))
 
     def _do_bar(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         self.asleep.clear()

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.support.ptx.program import PIECE_BYTES
+from tests.support.ptx.races import alone
 from tests.support.ptx.schedule import Schedule
 from tests.support.ptx.stores import Stores
 
@@ -245,7 +246,7 @@ class Tensors(Schedule):
 
     def begin_copy(self, first: np.ndarray, size: int, thread: int) -> None:
         """A thread begins to copy pieces to the places `first`, where nothing can be read until they have come."""
-        self.races.begin_copy(self.races.places(first, size), np.full(len(first), thread))
+        self.races.begin_copy(self.races.places(first, size), alone(thread, len(first)))
         self.shared.reshape(-1, size)[first // size] = 0xFF
 
     def deliver(self, first: np.ndarray, data: np.ndarray, barrier: int) -> None:
@@ -257,4 +258,4 @@ class Tensors(Schedule):
     def own_pieces(self, rank: int) -> np.ndarray:
         """The shared memory of a block in pieces of 16 bytes, as a view."""
         count = self.shared_bytes // PIECE_BYTES
-        return self.shared[rank * self.pitch :][: count * PIECE_BYTES].reshape(-1, PIECE_BYTES)
+        return self.shared[rank * self.pitch :][: count * PIECE_BYTES].view(f"V{PIECE_BYTES}")

@@ -17,7 +17,9 @@ import ml_dtypes
 import numpy as np
 
 from tests.support.ptx.program import PIECE_BYTES, Instruction
-from tests.support.ptx.schedule import WARP, WARPGROUP
+from tests.support.ptx.races import alone
+from tests.support.ptx.registers import WARP, WARPGROUP, Lanes
+from tests.support.ptx.rounding import read_as
 from tests.support.ptx.tensors import ROW_BYTES, Tensors, swizzled
 
 ROWS = 64
@@ -26,6 +28,7 @@ _PIECES = ROW_BYTES // PIECE_BYTES
 _DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32,
            "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
 _SWIZZLE_128 = 1
+_WORD = np.dtype(np.uint32)
 
 
 class AsynchronyError(AssertionError):
@@ -92,10 +95,6 @@ class Warpgroups(Tensors):
     """Blocks whose warpgroups multiply."""
 
     groups: dict[int, Group] = field(default_factory=dict)
-    # By active threads, as bytes.
-    known_groups: dict[bytes, list[int]] = field(default_factory=dict)
-    # Of the instruction that is executed.
-    line: int = 0
 
     def finish(self) -> None:
         """What must have ended when a block does."""
@@ -106,16 +105,9 @@ class Warpgroups(Tensors):
         for number, group in self.groups.items():
             assert not group.sums, f"warpgroup {number} ends before its products do"
 
-    def _execute(self, item: Instruction, active: np.ndarray) -> None:
-        used = self.program.of_products
-        if used and not used.isdisjoint(item.registers) and item.parts[0] != "wgmma":
-            self._check_registers(item, active)
-        self.line = item.line
-        super()._execute(item, active)
-
-    def _check_registers(self, item: Instruction, active: np.ndarray) -> None:
+    def _check_registers(self, item: Instruction, lanes: Lanes) -> None:
         """Find uses of sums before they are there, and note which were written."""
-        for number in self._groups_of(active):
+        for number in lanes.groups:
             group = self._group(number)
             early = sorted(name for names in group.sums for name in item.registers.intersection(names))
             if early:
@@ -129,14 +121,6 @@ class Warpgroups(Tensors):
                     raise AsynchronyError(f"{item.name} on line {item.line} {message}")
                 group.unfenced.update(written)
 
-    def _groups_of(self, active: np.ndarray) -> list[int]:
-        """The warpgroups that active threads are in."""
-        threads = self._asked(active)
-        found = self.known_groups.get(threads.key)
-        if found is None:
-            found = self.known_groups[threads.key] = sorted(set((threads.numbers // WARPGROUP).tolist()))
-        return found
-
     def _group(self, number: int) -> Group:
         return self.groups.setdefault(number, Group())
 
@@ -148,7 +132,7 @@ class Warpgroups(Tensors):
         self._write(is_chosen, lane == 0, active)
 
     def _do_wgmma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        for number in self._groups_of(active):
+        for number in self._asked(active).groups:
             group = self._group(number)
             if parts[1] == "mma_async":
                 self._multiply(parts, operands, number, group)
@@ -170,7 +154,7 @@ class Warpgroups(Tensors):
         ended, group.closed = group.closed[:kept], group.closed[kept:]
         own = self.own_pieces(int(self.rank[number * WARPGROUP]))
         for reading in (reading for readings in ended for reading in readings):
-            if not np.array_equal(own[reading.pieces], reading.content):
+            if own.take(reading.pieces).tobytes() != reading.content.tobytes():
                 raise AsynchronyError(f"shared memory changes while the product of line {reading.line} reads it")
         awaited = {reading.sums for readings in [*group.closed, group.open] for reading in readings}
         for names in [names for names in group.sums if names not in awaited]:
@@ -178,14 +162,9 @@ class Warpgroups(Tensors):
 
     def _multiply(self, parts: list[str], operands: tuple, number: int, group: Group) -> None:
         names, left, right, adds, *rest = operands
-        found = re.fullmatch(r"m64n(\d+)k(\d+)", parts[4])
-        dtypes = [_DTYPES[part] for part in parts[6:8]]
-        sizes = {np.dtype(dtype).itemsize for dtype in dtypes}
-        assert parts[6] == parts[7] or sizes == {1}, f"{parts} multiplies two types that are no fp8"
-        assert found and parts[5] == "f32" and rest[:2] == ["1", "1"], parts
-        assert int(found[2]) == DEPTH_BYTES // sizes.pop(), parts
-        columns, thread = int(found[1]), number * WARPGROUP
-        adds_up = bool(self._same(adds, 1, number))
+        columns, dtypes = _form(".".join(parts))
+        assert rest[:2] == ["1", "1"], parts
+        thread, adds_up = number * WARPGROUP, bool(self._same(adds, 1, number))
         self._check_sums(group, names, adds_up)
         registers = left if isinstance(left, tuple) else ()
         own, factors = self.own_pieces(int(self.rank[thread])), []
@@ -196,10 +175,10 @@ class Warpgroups(Tensors):
         for (operand, across, dtype), order in zip(in_memory, orders, strict=True):
             factor, reading = _read_factor(own, self._same(operand, 64, number), across, dtype, order == "1")
             # All four warps read, but the group waits as one: the first stands for it, and a byte for each piece.
-            places = int(self.rank[thread]) * self.pitch + reading[0].reshape(-1, 1) * PIECE_BYTES
-            self.races.read(places, np.full(len(places), thread))
+            first = int(self.rank[thread]) * self.pitch + reading[0].reshape(-1) * PIECE_BYTES
+            self.races.read(self.races.places(first, 1), alone(thread, len(first)))
             factors.append(factor)
-            group.open.append(Reading(*reading, names, self.line, registers))
+            group.open.append(Reading(*reading, names, self.watch.line, registers))
         product = factors[0] @ factors[1].T
         if adds_up:
             product += group.sums[names] if names in group.sums else self._get(number, names)
@@ -208,7 +187,8 @@ class Warpgroups(Tensors):
     def _left_of_registers(self, number: int, group: Group, registers: tuple[str, ...], dtype: type) -> np.ndarray:
         """A left factor [64, k] in f64, from four registers of each thread."""
         if group.unfenced.intersection(registers):
-            raise AsynchronyError(f"no wgmma.fence after what wrote the left factor of the product on line {self.line}")
+            line = self.watch.line
+            raise AsynchronyError(f"no wgmma.fence after what wrote the left factor of the product on line {line}")
         threads, each = slice(number * WARPGROUP, (number + 1) * WARPGROUP), 4 // np.dtype(dtype).itemsize
         words = np.stack([self._read(name, 32)[threads] for name in registers], 1)
         if dtype is np.float32:  # whose last 13 bits nobody reads
@@ -222,7 +202,8 @@ class Warpgroups(Tensors):
     def _same(self, operand: str, bits: int, number: int) -> int:
         """The value that an operand must have in all threads of a warpgroup."""
         values = self._read(operand, bits)[number * WARPGROUP : (number + 1) * WARPGROUP]
-        assert (values == values[0]).all(), f"{operand} on line {self.line} is not the same in a warpgroup"
+        are_same = values.tobytes() == values[:1].tobytes() * WARPGROUP
+        assert are_same, f"{operand} on line {self.watch.line} is not the same in a warpgroup"
         return int(values[0])
 
     def _check_sums(self, group: Group, names: tuple[str, ...], adds_up: bool) -> None:
@@ -233,9 +214,9 @@ class Warpgroups(Tensors):
         if names in group.sums:
             return
         if adds_up and group.unfenced.intersection(names):
-            raise AsynchronyError(f"no wgmma.fence after what wrote the sums of the product on line {self.line}")
+            raise AsynchronyError(f"no wgmma.fence after what wrote the sums of the product on line {self.watch.line}")
         if any(set(names).intersection(others) for others in group.sums):
-            raise AsynchronyError(f"the product on line {self.line} uses sums of another that was not waited for")
+            raise AsynchronyError(f"the product on line {self.watch.line} uses sums of another that was not waited for")
 
     def _get(self, number: int, names: tuple[str, ...]) -> np.ndarray:
         """Sums [64, n] from the registers of a warpgroup."""
@@ -249,10 +230,23 @@ class Warpgroups(Tensors):
         values = sums[fragment_places(len(names))].view(np.uint32)
         for name, value in zip(names, values, strict=True):
             before = self.registers.get(name)
-            whole = np.zeros(self.threads, np.uint32) if before is None else before.copy()
+            whole = np.zeros(self.threads, np.uint32) if before is None else read_as(before, _WORD).copy()
             whole[number * WARPGROUP : (number + 1) * WARPGROUP] = value
             self.registers[name] = whole
             self.writers.pop(name, None)
+
+
+@cache
+def _form(name: str) -> tuple[int, list[type]]:
+    """The columns of a product, and the types of its factors."""
+    parts = name.split(".")
+    found = re.fullmatch(r"m64n(\d+)k(\d+)", parts[4])
+    dtypes = [_DTYPES[part] for part in parts[6:8]]
+    sizes = {np.dtype(dtype).itemsize for dtype in dtypes}
+    assert parts[6] == parts[7] or sizes == {1}, f"{parts} multiplies two types that are no fp8"
+    assert found and parts[5] == "f32", parts
+    assert int(found[2]) == DEPTH_BYTES // sizes.pop(), parts
+    return int(found[1]), dtypes
 
 
 @cache
@@ -280,8 +274,8 @@ def _read_factor(
     size = np.dtype(dtype).itemsize
     assert size == 2 or not is_wide, "neither tf32 nor fp8 can be transposed"
     pieces = _pieces(descriptor, across, size, is_wide)
-    content = own[pieces]
-    numbers = content.reshape(len(pieces), -1)
+    content = own.take(pieces)
+    numbers = content.view(np.uint8).reshape(len(pieces), -1)
     if dtype is np.float32:  # whose last 13 bits nobody reads
         numbers = (numbers.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.uint8)
     values = numbers.view(dtype).astype(np.float64)
