@@ -91,7 +91,9 @@ def __getattr__(name: str) -> Any:
             importlib.import_module("blu.compiler.jit")
         return importlib.import_module(_MODULES[name])
     if name == "__version__":
-        return _version()
+        import blu.installed as installed
+
+        return installed.version_of("blu") or "0+unknown"  # run from a folder that was never installed
     if name.startswith("_"):
         raise AttributeError(f"module 'blu' has no attribute {name!r}")
     home = _home_of(name)
@@ -118,15 +120,6 @@ def _home_of(name: str) -> Any:
             raise
         # Others ask modules for attributes that they may not have, also where only the runtime is installed.
         raise AttributeError(f"module 'blu' has no attribute {name!r} here: {error}") from error
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("blu")
-    except metadata.PackageNotFoundError:  # run from a folder that was never installed
-        return "0+unknown"
 
 
 def __dir__() -> list[str]:

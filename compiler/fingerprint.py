@@ -8,7 +8,8 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from importlib import metadata
+
+import blu.installed as installed
 
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
@@ -63,7 +64,7 @@ def source_fingerprint() -> str:
         digest.update(_sources(package))
     for name in TOOLCHAIN:
         digest.update(f"{name}=={version_of(name)}\0".encode())
-    for plugin in sorted(metadata.entry_points(group=PLUGINS)):
+    for plugin in sorted(installed.entry_points(PLUGINS)):
         version = plugin.dist.version if plugin.dist else ""
         digest.update(f"{plugin.name}={plugin.value}=={version}\0".encode())
     return digest.hexdigest()
@@ -96,20 +97,19 @@ def is_extended() -> bool:
     return any(not module.startswith("blu.") for module in _contributors())
 
 
-def _contributors() -> Iterator[str]:
+def _contributors() -> set[str]:
     """The modules that passes in pipelines, ops and lowering rules come from, as far as they are imported."""
+    found: set[str] = set()
     if (registry := sys.modules.get("blu.passes.framework.registry")) is not None:
-        yield from (item.pass_class.__module__ for item in registry.placements())
+        found |= {item.pass_class.__module__ for item in registry.placements()}
     if (declared := sys.modules.get("blu.dialects.core.op")) is not None:
-        yield from (cls.__module__ for cls in declared.OPS.values())
+        found |= {cls.__module__ for cls in declared.OPS.values()}
     if (rules := sys.modules.get("blu.passes.loops.lower_to_linalg.rules")) is not None:
-        yield from (rule.__module__ for rule in rules.RULES.values())
+        found |= {rule.__module__ for rule in rules.RULES.values()}
+    return found
 
 
 @functools.cache
 def version_of(name: str) -> str:
     """The version of an installed package, or "absent"."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "absent"
+    return installed.version_of(name) or "absent"

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = {"blu": "blu"} | {
     name: f"blu.{name}" for name in ("frontend", "dialects", "passes", "compiler", "runtime")
 }  # the pipeline, in order
-BOTTOM = ("collecting", "dataclass", "errors", "file_locks", "settings", "plan")
+BOTTOM = ("collecting", "dataclass", "errors", "file_locks", "installed", "settings", "plan")
 # What each part may import of Blu, besides itself and BOTTOM.
 ARROWS = {
     "": {"frontend", "compiler"},
@@ -33,7 +33,7 @@ ARROWS = {
     "passes": {"dialects"},
     "compiler": {"frontend", "dialects", "passes", "runtime"},
     "runtime": set(),
-    **{name: set() for name in ("collecting", "dataclass", "errors", "file_locks")},
+    **{name: set() for name in ("collecting", "dataclass", "errors", "file_locks", "installed")},
     "settings": {"dataclass", "errors"},
     "plan": {"dataclass", "errors"},
 }

@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 
+import blu.installed as installed
 from blu import settings
 from blu.compiler import settings_table
 from blu.dataclass import dataclass
@@ -83,7 +83,7 @@ def _python() -> Iterator[Finding]:
         f"{platform.python_version()} on {platform.platform()}",
         "" if state == GOOD else "use 3.11 or newer",
     )
-    yield Finding(GOOD, "blu", f"{metadata.version('blu')} in {Path(__file__).resolve().parents[2]}")
+    yield Finding(GOOD, "blu", f"{installed.version_of('blu')} in {Path(__file__).resolve().parents[2]}")
 
 
 def _settings() -> Iterator[Finding]:
@@ -97,18 +97,11 @@ def _settings() -> Iterator[Finding]:
 
 def _packages() -> Iterator[Finding]:
     for name in REQUIRED:
-        version = _version(name)
+        version = installed.version_of(name)
         yield Finding(GOOD, name, version) if version else Finding(BROKEN, name, "not installed", f"pip install {name}")
     for name, purpose in OPTIONAL.items():
-        version = _version(name)
+        version = installed.version_of(name)
         yield Finding(GOOD, name, version) if version else Finding(MISSING, name, f"not installed ({purpose})")
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _processor() -> Iterator[Finding]:

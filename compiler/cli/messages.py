@@ -6,6 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 
+import blu.installed as installed
 from blu.errors import BluError, ParseError
 
 # The files of ours that call code of the user's: a traceback is shown from there on.
@@ -74,9 +75,7 @@ def _user_traceback(cause: BaseException | None) -> str:
 
 def version_line(program: str) -> str:
     """What `--version` prints."""
-    from importlib.metadata import version
-
-    return f"{program} {version('blu')}"
+    return f"{program} {installed.version_of('blu')}"
 
 
 def as_usage(error: ParseError) -> UsageError:

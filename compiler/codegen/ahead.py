@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
-from blu.compiler.cache import cache_of_kernels
+from blu.compiler.cache import Cache, cache_of_kernels
 from blu.compiler.codegen.kernel_cache import KernelCache
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.fingerprint import code_key
@@ -26,6 +26,8 @@ Wanted = tuple[str, Callable[[], bytes]]
 
 # What is being made, by process (a fork has not its parent's threads) and key.
 _begun: dict[tuple[int, str], Future[bytes]] = {}
+# What this process has looked for: by target and cache.
+_looked: set[tuple[int, Target, Cache]] = set()
 
 
 def begin(target: Target) -> None:
@@ -36,12 +38,13 @@ def begin(target: Target) -> None:
 
 def begin_pool(target: Target) -> None:
     """Let a worker make what the first program on this machine needs beside its kernels."""
-    if not isinstance(target, CpuTarget):
+    cache = cache_of_kernels()
+    if not isinstance(target, CpuTarget) or (looked := (os.getpid(), target, cache)) in _looked:
         return
+    _looked.add(looked)
     key, request = _request(target)
-    place = (os.getpid(), key)
-    if place not in _begun and KernelCache(cache_of_kernels()).get(key) is None:
-        _begun[place] = future = Future()
+    if KernelCache(cache).get(key) is None:
+        _begun[(os.getpid(), key)] = future = Future()
         threading.Thread(target=_fulfil, args=(future, *request), daemon=True).start()
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
 
+import blu.installed as installed
 from blu.compiler.driver.file_names import file_name
 from blu.dataclass import dataclass
 from blu.errors import ParseError, PassError
@@ -47,12 +47,8 @@ def _one_line(text: str) -> str:
 
 def versions() -> str:
     """The versions that matter when a failure is to be seen again."""
-    found = []
-    for package in ("blu", "torch-mlir", "llvmlite"):
-        try:
-            found.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"{package} (not installed as a package)")
+    names = ("blu", "torch-mlir", "llvmlite")
+    found = [f"{name} {installed.version_of(name) or '(not installed as a package)'}" for name in names]
     return ", ".join([*found, f"Python {platform.python_version()}"])
 
 

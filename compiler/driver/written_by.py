@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import metadata
 
+import blu.installed as installed
 from blu.errors import BluError
 
 ATTRIBUTE = "blu.version"
@@ -21,10 +21,7 @@ _WRITTEN = (
 @cache
 def this_version() -> str:
     """The version of this Blu."""
-    try:
-        return metadata.version("blu")
-    except metadata.PackageNotFoundError:  # run from a folder that was never installed
-        return "0+unknown"
+    return installed.version_of("blu") or "0+unknown"  # run from a folder that was never installed
 
 
 def version_in(text: str | bytes) -> str | None:

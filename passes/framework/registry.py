@@ -11,10 +11,10 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import blu.installed as installed
 from blu.dataclass import dataclass, field
 from blu.errors import ParseError
 from blu.passes.framework.options import options_of
@@ -112,7 +112,7 @@ def _import_entry_points() -> None:
     if ENTRY_POINTS in _imported:
         return
     _imported.add(ENTRY_POINTS)
-    for entry in metadata.entry_points(group=ENTRY_POINTS):
+    for entry in installed.entry_points(ENTRY_POINTS):
         try:
             entry.load()
         except Exception as error:

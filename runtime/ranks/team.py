@@ -16,12 +16,12 @@ import secrets
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib import metadata
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+import blu.installed as installed
 from blu import settings
 from blu.dataclass import dataclass
 from blu.errors import RankError, RankLostError, calling_line
@@ -226,7 +226,7 @@ def _assembled(world: World, group: RankGroup) -> RankTeam:
         raise
     group.observer = team.watch
     try:
-        team.agree("version of Blu", metadata.version("blu"))
+        team.agree("version of Blu", installed.version_of("blu"))
     except BaseException as error:
         team.fail(f"{type(error).__name__}: {error}")
         raise

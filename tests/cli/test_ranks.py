@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import blu
+import blu.installed as installed
 from blu.compiler.cli import train
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.ranks import flags, health
@@ -229,7 +230,7 @@ def test_the_doctor_says_how_gpus_are_linked():
 
 
 def test_the_doctor_says_what_is_absent(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(health, "_version", lambda package: "")
+    monkeypatch.setattr(installed, "version_of", lambda package: "")
     found = {part.name: part for part in health.parts(answering())}
     assert found.keys() == {"mpi", "nccl"}
     assert (found["mpi"].text, found["mpi"].there) == ("no mpi4py: no exchange between processors", False)
@@ -238,7 +239,7 @@ def test_the_doctor_says_what_is_absent(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_doctor_says_what_does_not_work(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(health, "_version", lambda package: "1.0")
+    monkeypatch.setattr(installed, "version_of", lambda package: "1.0")
     found = {part.name: part for part in health.parts(answering())}
     assert "cannot run two processes: no library" in found["mpi"].text and not found["mpi"].there
     assert found["nccl"].text == "nccl4py 1.0, which finds no libnccl: no library" and not found["nccl"].there

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import blu
+import blu.installed as installed
 from blu.compiler import fingerprint
 from blu.compiler.cache import default_cache
 from blu.dialects.core.op import OPS, BluDialect
@@ -89,7 +90,7 @@ def test_an_op_by_the_name_of_another_is_refused():
 def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
     before = fingerprint.source_fingerprint.__wrapped__()
     entry = metadata.EntryPoint("doubling", "some_package.passes", "blu.passes")
-    monkeypatch.setattr(metadata, "entry_points", lambda group: (entry,) if group == "blu.passes" else ())
+    monkeypatch.setattr(installed, "entry_points", lambda group: (entry,) if group == "blu.passes" else ())
     assert fingerprint.source_fingerprint.__wrapped__() != before
     loaded = []
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: loaded.append(self.name))
@@ -100,7 +101,7 @@ def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
 
 def test_installed_plugins_are_among_all_passes(monkeypatch):
     loaded = []
-    monkeypatch.setattr(metadata, "entry_points", lambda group: (metadata.EntryPoint("one", "a_package", group),))
+    monkeypatch.setattr(installed, "entry_points", lambda group: (metadata.EntryPoint("one", "a_package", group),))
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: loaded.append(self.name))
     monkeypatch.setattr(registry, "_imported", set())
     registry.all_passes()

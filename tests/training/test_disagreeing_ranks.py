@@ -14,9 +14,9 @@ from tests.support.ranks.starting import Outcome, run_command
 MODEL = "gpt2-demo-config --layers 1 --heads 2 --width 16 --positions 16 --length 16 --steps 2 --batch-size 2".split()
 # A command whose version of Blu is another one.
 OTHER_BLU = """
-import importlib.metadata as metadata, sys
-version = metadata.version
-metadata.version = lambda name: "9.9" if name == "blu" else version(name)
+import blu.installed as installed, sys
+version = installed.version_of
+installed.version_of = lambda name: "9.9" if name == "blu" else version(name)
 from blu.compiler.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -6,9 +6,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from subprocess import CompletedProcess
 
+import blu.installed as installed
 from blu.dataclass import dataclass
 from blu.errors import UnsupportedError
 from blu.runtime.ranks import mpi, nccl
@@ -57,7 +57,7 @@ def parts(ask: Ask) -> Iterator[RankPart]:
 
 
 def _mpi(ask: Ask) -> RankPart:
-    if not _version("mpi4py"):
+    if not installed.version_of("mpi4py"):
         return RankPart("mpi", "no mpi4py: no exchange between processors", False, mpi.INSTALL)
     try:
         mpiexec = find_mpiexec()
@@ -72,7 +72,7 @@ def _mpi(ask: Ask) -> RankPart:
 
 
 def _nccl(ask: Ask) -> RankPart:
-    version = _version("nccl4py")
+    version = installed.version_of("nccl4py")
     if not version:
         return RankPart("nccl", "no nccl4py: no exchange between GPUs", False, nccl.INSTALL)
     outcome = ask([sys.executable, "-c", NCCL_TEST])
@@ -98,13 +98,6 @@ def found_links(matrix: str) -> tuple[int, list[str]] | None:
         return None
     kinds = {re.sub(r"\d+$", "", cell) for row in gpus for cell in row[1 : 1 + len(gpus)]}
     return len(gpus), list(dict.fromkeys(name for kind, name in LINKS.items() if kind in kinds))
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _last(outcome: CompletedProcess[str]) -> str:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import blu.installed as installed
 from blu.dataclass import dataclass
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io.atomic import replacing
@@ -47,12 +48,7 @@ def step_name(step: int) -> str:
 @cache
 def blu_version() -> str:
     """The version of Blu that runs; "unknown" where it runs without being installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("blu")
-    except PackageNotFoundError:
-        return "unknown"
+    return installed.version_of("blu") or "unknown"
 
 
 def write_manifest(directory: Path, step: int, known: Mapping[str, Mapping[str, Any]] | None = None) -> None:
