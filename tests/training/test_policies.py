@@ -201,7 +201,7 @@ def test_sums_and_scales_are_updated_in_place() -> None:
     model, state = start()
     sums = ACCUMULATION.init(model)
     traced = [
-        micro_step.trace(model, sums, *tokens_of(2), 1.0),
+        micro_step.trace(model, sums, *tokens_of(4), 1.0),
         update_step.trace(model, state, sums, 1e-3),
         scaled_step.trace(model, state, SCALING.init(), *tokens_of(2), 1e-3),
     ]
