@@ -38,7 +38,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     by_name = {item.nodeid: item for item in items}
     assert len(by_name) == len(items)
-    items[:] = [by_name[name] for name in ordered(list(by_name), durations(), workers)]
+    modules = {name: _module_of(name) for name, item in by_name.items() if takes_fixtures_of_its_module(item)}
+    items[:] = [by_name[name] for name in ordered(list(by_name), durations(), workers, modules)]
+
+
+def takes_fixtures_of_its_module(item: pytest.Item) -> bool:
+    """Whether a test takes something that is made once for tests of its module that follow each other."""
+    taken = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    return any(definitions[-1].scope == "module" for definitions in taken.values())
+
+
+def _module_of(name: str) -> str:
+    return name.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,16 +65,24 @@ def durations() -> dict[str, float]:
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def ordered(names: Sequence[str], seconds: Mapping[str, float], workers: int) -> list[str]:
+def ordered(
+    names: Sequence[str], seconds: Mapping[str, float], workers: int, together: Mapping[str, str] | None = None
+) -> list[str]:
     """Names for `workers`, each of which begins with an equal share of this list: the slow ones first in each share.
 
-    The others stay in their order, since neighbours share fixtures.
+    The others stay in their order, since neighbours share fixtures. Of those that are `together` under one word, one
+    that is slow takes the others along: what they share would be made again for them.
     """
-    slow = sorted((name for name in names if name in seconds), key=lambda name: (-seconds[name], name))
-    quick = [name for name in names if name not in seconds]
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[(together or {}).get(name, name)].append(name)
+    costs = {word: sum(seconds.get(name, 0.0) for name in group) for word, group in groups.items()}
+    slow = sorted((word for word in groups if costs[word]), key=lambda word: (-costs[word], word))
+    quick = [name for name in names if not costs[(together or {}).get(name, name)]]
     result: list[str] = []
     for worker in range(workers):
-        first, share = slow[worker::workers], len(names) * (worker + 1) // workers - len(names) * worker // workers
+        first = [name for word in slow[worker::workers] for name in groups[word]]
+        share = len(names) * (worker + 1) // workers - len(names) * worker // workers
         count = len(quick) if worker == workers - 1 else max(0, share - len(first))
         result += [*first, *quick[:count]]
         quick = quick[count:]
