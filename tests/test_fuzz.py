@@ -30,6 +30,7 @@ from blu.frontend.functional.searching import searching, selecting, statistics
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
 from tests.fuzz.generate import generate
+from tests.fuzz.loops import LoopProgram
 from tests.fuzz.programs import Call, Input, Program
 from tests.fuzz.reduce import reduced
 from tests.fuzz.run import program_of
@@ -76,6 +77,12 @@ def checked(program: Program, target: str = "cpu", interpret: bool = False) -> N
 def test_random_programs_give_what_they_mean(first: int) -> None:
     for seed in range(first, first + CHUNK):
         checked(program_of(seed))
+
+
+# Slices that the loop lacks beside those it gives, sums that it gives too, in another loop, differentiated; any others.
+@pytest.mark.parametrize("seed", [118, 110, 197, 323, 0, 1])
+def test_random_loops_give_what_they_mean(seed: int) -> None:
+    assert not LoopProgram.of(seed).wrong()
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
