@@ -73,7 +73,37 @@ def suggestion(word: str, candidates: Sequence[str], most: int = 2) -> str:
 
 
 OTHER_NAMES = {
+    "abs": "absolute",
+    "acos": "arccos",
+    "acosh": "arccosh",
+    "array": "asarray",
+    "asin": "arcsin",
+    "asinh": "arcsinh",
+    "as_tensor": "asarray",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "atanh": "arctanh",
+    "bitwise_not": "invert",
     "cat": "concatenate",
+    "chunk": "split",
+    "concat": "concatenate",
+    "diag": "diagonal",
+    "empty": "zeros",
+    "empty_like": "zeros_like",
+    "from_numpy": "asarray",
+    "gather": "take_along_axis",
+    "index_add": "scatter_add",
+    "index_select": "take",
+    "masked_fill": "where",
+    "movedim": "moveaxis",
+    "permute_dims": "transpose",
+    "pow": "power",
+    "ravel": "flatten",
+    "scatter": "put_along_axis",
+    "scatter_reduce": "segment_max",
+    "select": "take",
+    "tensor": "asarray",
+    "unbind": "unstack",
     "mul": "multiply",
     "sub": "subtract",
     "div": "divide",
@@ -96,7 +126,7 @@ OTHER_NAMES = {
     "lt": "less",
     "le": "less_equal",
 }
-"""Functions by the names that PyTorch has for them, where Blu has only NumPy's. They are for messages."""
+"""Functions by names that PyTorch, NumPy or the array-API standard have for them. They are for messages."""
 
 
 def no_attribute(what: str, name: str, candidates: Callable[[], Iterable[str]]) -> AttributeError:
@@ -106,7 +136,7 @@ def no_attribute(what: str, name: str, candidates: Callable[[], Iterable[str]]) 
     """
     message = f"{what} has no attribute {name!r}"
     if not name.startswith("_"):  # whoever asks for Python's own names only wants to know whether they are there
-        other = f"PyTorch's {name} is blu.{OTHER_NAMES[name]}" if name in OTHER_NAMES else ""
+        other = f"what others call {name} is blu.{OTHER_NAMES[name]}" if name in OTHER_NAMES else ""
         guess = other or suggestion(name, sorted(candidates()))
         message += f": {guess}" if guess else ""
     return AttributeError(message, name=name)
@@ -117,7 +147,8 @@ def guessing(module: Mapping[str, Any]) -> Callable[[str], Any]:
 
     def guess(name: str) -> Any:
         names = module.get("__all__") or [found for found in module if not found.startswith("_")]
-        raise no_attribute(f"module {module['__name__']!r}", name, lambda: names)
+        shown = module["__name__"].replace("blu.frontend.", "blu.")
+        raise no_attribute(f"module {shown!r}", name, lambda: names)
 
     return guess
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from blu.errors import UnsupportedError
+from blu.dialects.core.dtypes import as_dtype, bool_, complex_dtype
+from blu.errors import DTypeError, UnsupportedError
 
 Function = Callable[..., Any]
 
@@ -64,6 +65,8 @@ def numpys(function: Function, bound: inspect.BoundArguments) -> tuple[Function,
     UnsupportedError where it does not take what is given.
     """
     name = function.__name__
+    if bound.arguments.get("dtype") is not None:
+        bound.arguments["dtype"] = _numpys_dtype(name, bound.arguments["dtype"])
     found = NUMPYS.get(name) or getattr(np, name)
     given, named = _sorted_out(bound)
     called, known = _PARAMETERS.get(name, {}), _parameters(found)
@@ -74,6 +77,21 @@ def numpys(function: Function, bound: inspect.BoundArguments) -> tuple[Function,
         elif value is not bound.signature.parameters[parameter].default:
             raise UnsupportedError(f"{name}: no kernel computes in this dtype, and NumPy's takes no {parameter}")
     return found, given, options
+
+
+def _numpys_dtype(name: str, dtype: Any) -> np.dtype:
+    """NumPy's dtype for one that users name. DTypeError where complex numbers would lose their imaginary parts."""
+    if (wanted := complex_dtype(dtype)) is not None:
+        return wanted.numpy
+    real = as_dtype(dtype)
+    if name in _CASTING and not (name == "astype" and real == bool_):
+        advice = "Take blu.real or blu.absolute of them."
+        raise DTypeError(f"{name}: complex numbers do not become {real}", advice=advice)
+    return real.numpy
+
+
+_CASTING = ("astype", "sum", "mean", "prod", "cumsum", "cumprod")
+"""What makes numbers of a dtype of what it is given."""
 
 
 def _sorted_out(bound: inspect.BoundArguments) -> tuple[list, dict[str, Any]]:

@@ -24,7 +24,7 @@ from blu.dialects.core.dtypes import TensorType, as_dtype, computing_dtype
 from blu.dialects.ops.host.fourier import NORMS, Fourier, InverseRealFourier, RealFourier
 from blu.dialects.tensor.arrangement import moveaxis, roll
 from blu.dialects.tensor.complex_tensor import Complex, is_complex
-from blu.dialects.tensor.function import public
+from blu.dialects.tensor.function import public, public_as
 from blu.dialects.tensor.promotion import as_tensor, constant, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
@@ -157,7 +157,7 @@ def _frequencies(function: Callable[[int, float], np.ndarray], n: int, d: float,
     return constant(function(n, d).astype(as_dtype(dtype).numpy))
 
 
-@public
+@public_as("fft")
 def complex_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None, inverse: bool) -> Any:
     """A transform of real or complex numbers."""
     parts = _as_pair(x)
@@ -167,7 +167,7 @@ def complex_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | N
     return Complex(*(_back_in_place(part, places) for part in found))
 
 
-@public
+@public_as("rfft")
 def real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Any:
     """Half of a transform of real numbers."""
     if is_complex(x):
@@ -178,7 +178,7 @@ def real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None
     return Complex(*(_back_in_place(part, places) for part in found))
 
 
-@public
+@public_as("irfft")
 def inverse_real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Tensor:
     """The real numbers that have such a half as their transform."""
     parts = _as_pair(x)
@@ -190,7 +190,7 @@ def inverse_real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: st
     return _back_in_place(InverseRealFourier(*given, ndim=len(places), norm=_norm(norm), size=size), places)
 
 
-@public
+@public_as("fftshift")
 def shift(x: Any, axes: Axes, back: bool) -> Tensor:
     """Half of the numbers along each axis moved to the other end."""
     tensor = as_tensor(x)

@@ -136,6 +136,9 @@ def report(check: Check, value: int, run: str = "") -> None:
     if check.kind != "divide":
         lowest = -check.size if check.kind == "index" else 0
         when = f" ({run})" if run else ""
+        if " " in check.op:  # a sentence on how many there may be
+            advice = "Say a larger size." if "size=" in check.op else ""
+            raise OutOfRangeError(f"{check.op}: {value}{when}", location=check.location or None, advice=advice)
         raise OutOfRangeError(
             f"{check.op}: index {value} is out of range for a dimension of size {check.size}{when}",
             location=check.location or None,

@@ -66,6 +66,16 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     return call
 
 
+def public_as(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Let a function be public that does what one of another name promises: errors are told under that."""
+
+    def wrap(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        function.__name__ = name
+        return public(function)
+
+    return wrap
+
+
 def _whole(value: Any) -> Any:
     """A pair of arrays as an array of complex numbers."""
     return value.numpy() if isinstance(value, Complex) else value

@@ -84,7 +84,7 @@ class Operators:
 
     @property
     def at(self) -> Any:
-        """`x.at[key].set(values)`, and add, multiply, divide, min, max: the tensor with other elements there."""
+        """`x.at[key].set(values)`, and add, subtract, multiply, divide, power, min, max: other elements there."""
         return METHODS["at"](self)
 
     @property

@@ -6,7 +6,7 @@ Each is composed of sorting, `scatter_add` of whole numbers and `take`: elements
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,14 +14,25 @@ from blu.dialects.core.dtypes import bool_, i64, product
 from blu.dialects.ops.creation import Iota
 from blu.dialects.ops.indexing import DynamicUpdateSlice, ScatterAdd, Take
 from blu.dialects.ops.sorting import Argsort
-from blu.dialects.tensor.arithmetic import add, divide, maximum, minimum, multiply, not_equal, where
+from blu.dialects.tensor.arithmetic import (
+    add,
+    divide,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    not_equal,
+    power,
+    subtract,
+    where,
+)
 from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flatten, reshape
 from blu.dialects.tensor.basic_indexing import as_key_entries, single_window
-from blu.dialects.tensor.function import public
+from blu.dialects.tensor.function import public_as
 from blu.dialects.tensor.prefixes import prefixes
 from blu.dialects.tensor.promotion import as_tensor, scalar_constant
 from blu.dialects.tensor.tensor import METHODS, Tensor
-from blu.errors import DTypeError, ShapeError
+from blu.errors import DTypeError, ShapeError, no_attribute
 
 __all__ = ["at"]
 
@@ -30,7 +41,9 @@ Binary = Callable[[Any, Any], Tensor]
 WAYS: dict[str, tuple[Binary, Binary]] = {
     "add": (add, add),
     "set": (lambda old, new: new, lambda old, new: new),
+    "subtract": (subtract, add),
     "multiply": (multiply, multiply),
+    "power": (power, multiply),
     "divide": (divide, multiply),
     "min": (minimum, minimum),
     "max": (maximum, maximum),
@@ -57,6 +70,10 @@ class AtKey:
         """x with `values` added at the key. Equal indices add up."""
         return at_update(self._x, self._key, values, "add")
 
+    def subtract(self, values: Any) -> Any:
+        """x, of numbers, with `values` subtracted at the key. Equal indices add up."""
+        return at_update(self._x, self._key, values, "subtract")
+
     def multiply(self, values: Any) -> Any:
         """x times `values` at the key. Of equal indices, all are multiplied."""
         return at_update(self._x, self._key, values, "multiply")
@@ -64,6 +81,10 @@ class AtKey:
     def divide(self, values: Any) -> Any:
         """x, of floats, divided by `values` at the key: of equal indices, by the product of all, which may overflow."""
         return at_update(self._x, self._key, values, "divide")
+
+    def power(self, values: Any) -> Any:
+        """x, of numbers, to the power of `values` at the key. Of equal indices, to that of the product of all."""
+        return at_update(self._x, self._key, values, "power")
 
     def min(self, values: Any) -> Any:
         """At the key the least of x's element and its `values`."""
@@ -73,9 +94,17 @@ class AtKey:
         """At the key the largest of x's element and its `values`."""
         return at_update(self._x, self._key, values, "max")
 
+    def __getattr__(self, name: str) -> NoReturn:
+        ways = [*WAYS, "get"]
+        error = no_attribute("x.at[key]", name, lambda: ways)
+        if not name.startswith("_"):
+            error.add_note(f"It has {', '.join(ways)}.")
+        raise error
+
 
 class at:  # noqa: N801 (`x.at` and `blu.at(x)` are read as functions)
-    """`at(x)[key].set(values)`: x with other elements; also add, multiply, divide, min, max, and get, which reads.
+    """`at(x)[key].set(values)`: x with other elements; also add, subtract, multiply, divide, power, min, max, and get,
+    which reads.
 
     Tensors and arrays have it as `x.at[key]`. A key is what `x[key]` takes, or one mask, with `values` for all that it
     selects. `values` are converted to x's dtype. An index outside of its axis is the IndexError that reading raises.
@@ -116,14 +145,15 @@ def _at_update(x: Any, key: Any, values: Any, how: str) -> Tensor:
     return DynamicUpdateSlice(tensor, reshape(new, sizes), first)
 
 
-_at_get.__name__ = _at_update.__name__ = "at"
-at_get, at_update = public(_at_get), public(_at_update)
+at_get, at_update = public_as("at")(_at_get), public_as("at")(_at_update)
 
 
 def check_way(how: str, x: Tensor) -> None:
     """Raise ShapeError where there is no such way to update, DTypeError where x cannot be updated so."""
     if how not in WAYS:
         raise ShapeError(f"how must be one of {', '.join(WAYS)}, got {how!r}")
+    if how in ("subtract", "power") and x.dtype == bool_:
+        raise DTypeError(f"bools have no {how}", advice="Convert them with x.astype first.")
     if how == "divide" and not x.dtype.is_float:
         raise DTypeError(f"only floats can be divided, got {x.type}", advice="Convert it with x.astype first.")
 
@@ -176,8 +206,8 @@ def with_rows(x: Tensor, places: Tensor, updates: Tensor, how: str, is_repeated:
     count, size = places.size, x.shape[0]
     if not count:
         return x
-    if how == "add" and x.dtype != bool_:
-        return ScatterAdd(x, places, updates, axis=0)
+    if how in ("add", "subtract") and x.dtype != bool_:
+        return ScatterAdd(x, places, updates if how == "add" else negative(updates), axis=0)
     number = Iota(shape=(count,), axis=0, dtype=i64) + 1
     if is_repeated:
         places, updates, is_last = _joined(places, updates, how)

@@ -65,11 +65,17 @@ def _is_ours(value: Any) -> bool:
 
 
 def _read(obj: Any, dtype: np.dtype | None, copy: bool | None) -> np.ndarray:
+    _check_real(obj, dtype)
     found = np.asarray(obj, dtype=dtype, copy=copy)
     if isinstance(obj, int) and found.dtype.kind == "O":
         raise OverflowError(f"asarray: {obj} does not fit 64 bits")
     _check_numbers(found.dtype, type(obj).__name__)
     return found
+
+
+def _check_real(value: Any, dtype: np.dtype | None) -> None:
+    if dtype is not None and dtype.kind not in "bc" and np.iscomplexobj(value):
+        raise DTypeError(f"complex numbers do not become {dtype.name}", advice="Take real(x) first.")
 
 
 def _check_numbers(dtype: np.dtype, source: str) -> None:
@@ -112,6 +118,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     """An array of one number, in its dtype unless another is given."""
     if isinstance(fill_value, Tensor) or is_tracing():
         return tensors.full(shape, fill_value, dtype)
+    _check_real(fill_value, _dtype(dtype))
     return _made(np.full, device, shape, fill_value, dtype=_dtype(dtype))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -98,6 +99,16 @@ def is_summed_on_host(x: Any, dtype: Any) -> builtins.bool:
         return False
     total = dtype_of(dtype) if dtype is not None else x.dtype
     return not ON_HOST.isdisjoint((x.dtype, total))
+
+
+def summed_on_host(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """NumPy's function that adds or multiplies, in the `dtype` that is asked for: a real one takes real parts."""
+
+    def run(x: np.ndarray, dtype: np.dtype | None, **options: Any) -> np.ndarray:
+        is_cast = np.iscomplexobj(x) and dtype is not None and dtype.kind != "c"
+        return function(np.real(x) if is_cast else x, dtype=dtype, **options)
+
+    return run
 
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -12,10 +12,10 @@ from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import folding
 from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flatten
 from blu.dialects.tensor.folding import all, any, max, min
-from blu.dialects.tensor.function import public
+from blu.dialects.tensor.function import public, public_as
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
-from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host
+from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host, summed_on_host
 from blu.frontend.functional import running
 from blu.frontend.functional.creation import asarray
 
@@ -56,7 +56,8 @@ def _total(name: str, x: Any, axis: Axes, dtype: Any, keepdims: bool) -> Any:
 
 def _on_host(function: Callable[..., Any], x: Any, options: dict[str, Any]) -> Any:
     dtype = options["dtype"]
-    return HOOKS.compiler.run_on_host(function, (x,), options | {"dtype": None if dtype is None else dtype_of(dtype)})
+    options |= {"dtype": None if dtype is None else dtype_of(dtype)}
+    return HOOKS.compiler.run_on_host(summed_on_host(function), (x,), options)
 
 
 @public
@@ -95,14 +96,14 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: b
     return (_running_sums if name == "cumulative_sum" else _running_products)(x, **options)
 
 
-@public
+@public_as("cumulative_sum")
 def _running_sums(x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Tensor:
     tensor, place = _along(x, axis)
     found = folding.cumsum(tensor, place, dtype=dtype)
     return _after(asarray(0, found.dtype), found, place) if include_initial else found
 
 
-@public
+@public_as("cumulative_prod")
 def _running_products(x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Tensor:
     tensor, place = _along(x, axis)
     found = running.cumprod(tensor, place, dtype=dtype)

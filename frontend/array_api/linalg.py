@@ -9,12 +9,12 @@ import numpy as np
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import arithmetic
 from blu.dialects.tensor.arrangement import flatten, matrix_transpose
-from blu.dialects.tensor.function import on_host, public
+from blu.dialects.tensor.function import on_host, public, public_as
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 from blu.frontend import linalg as compiled
-from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host
+from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host, summed_on_host
 from blu.frontend.functional import creation, linear, norms
 from blu.frontend.functional.norms import vecdot, vector_norm
 from blu.frontend.linalg.factors import QR, SVD, Eigenpairs
@@ -86,11 +86,11 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonals of the last two dimensions, of integers in 64 bits unless a `dtype` is given."""
     if is_summed_on_host(x, dtype):
         wanted = dtype_of(dtype) if dtype is not None else None
-        return HOOKS.compiler.run_on_host(np.linalg.trace, (x,), {"offset": offset, "dtype": wanted})
+        return HOOKS.compiler.run_on_host(summed_on_host(np.linalg.trace), (x,), {"offset": offset, "dtype": wanted})
     return _trace(x, offset, dtype)
 
 
-@public
+@public_as("trace")
 def _trace(x: Any, offset: int, dtype: Any) -> Tensor:
     return creation.diagonal(creation.asarray(x), offset).sum(axis=-1, dtype=dtype)
 

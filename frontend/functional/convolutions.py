@@ -85,8 +85,8 @@ def from_channels_last(y: Tensor, rank: int, like: Tensor, channels_last: bool) 
     return turned if like.ndim == rank + 2 else reshape(turned, turned.shape[1:])
 
 
-def _paddings(padding: Any, rank: int, extents: list[int], sizes: list[int], strides: tuple[int, ...]) -> list:
-    """How many zeros stand (before, after) the elements of each spatial dimension."""
+def paddings_around(padding: Any, rank: int, extents: list[int], sizes: list[int], strides: tuple[int, ...]) -> list:
+    """How many elements stand (before, after) the elements of each spatial dimension."""
     if isinstance(padding, str):
         if padding not in PADDINGS:
             raise ArgumentError(f"padding={padding!r} is none of {', '.join(PADDINGS)}, and no number of zeros")
@@ -129,7 +129,7 @@ def conv(
     strides, apart = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
     window = factors.shape[2:]
     extents = [(size - 1) * step + 1 for size, step in zip(window, apart, strict=True)]
-    pairs = _paddings(padding, rank, extents, list(data.shape[1:-1]), strides)
+    pairs = paddings_around(padding, rank, extents, list(data.shape[1:-1]), strides)
     result = Convolution(
         data,
         _places_first(factors),

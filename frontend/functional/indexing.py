@@ -148,7 +148,8 @@ def top_k(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor,
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1, how: str = "set") -> Tensor:
     """x with `values` at the indices along the axis: where `take_along_axis(x, indices, axis)` reads, this writes.
 
-    `how` is set, add, multiply, divide, min or max, as of `x.at`. Of equal indices the last one's value is set.
+    `how` is set, add, subtract, multiply, divide, power, min or max, as of `x.at`. Of equal indices the last
+    one's value is set.
     """
     tensor = as_tensor(x)
     check_way(how, tensor)

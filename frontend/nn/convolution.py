@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from blu.dialects.core.dtypes import product
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
-from blu.frontend.functional.convolutions import Sizes, per_dimension
+from blu.frontend.functional.convolutions import Sizes, paddings_around, per_dimension
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import uniform
 
@@ -33,8 +33,13 @@ def _check_groups(inputs: int, outputs: int, groups: int) -> None:
         raise ArgumentError(f"{inputs} inputs and {outputs} outputs cannot be cut into {groups} groups")
 
 
+_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""Ways to pad by torch's names, and what `blu.pad` calls them."""
+
+
 class Conv1d(_Convolution):
-    """`blu.conv` with `weight` [outputs, inputs / groups, *window] and `bias` [outputs]."""
+    """`blu.conv` with `weight` [outputs, inputs / groups, *window] and `bias` [outputs]. With a `padding_mode` reflect,
+    replicate or circular, data are padded so in place of zeros."""
 
     rank = 1
 
@@ -50,16 +55,31 @@ class Conv1d(_Convolution):
         bias: bool = True,
         dtype: object = "f32",
         channels_last: bool = False,
+        padding_mode: str = "zeros",
     ):
         _check_groups(inputs, outputs, groups)
+        if padding_mode not in _MODES:
+            raise ArgumentError(f"padding_mode={padding_mode!r} is none of {', '.join(_MODES)}")
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.channels_last = channels_last
+        self.channels_last, self.padding_mode = channels_last, padding_mode
         shape = (outputs, inputs // groups, *per_dimension("window", window, self.rank))
         self._make(shape, outputs, bias, dtype)
 
     def forward(self, x: Any) -> Any:
-        along = self.stride, self.padding, self.dilation, self.groups
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = ops.pad(x, self._widths(x.shape), mode=_MODES[self.padding_mode]), 0
+        along = self.stride, padding, self.dilation, self.groups
         return ops.conv(x, self.weight, self.bias, *along, channels_last=self.channels_last)
+
+    def _widths(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
+        """How many elements stand (before, after) each dimension of data of such a shape."""
+        end = len(shape) - (1 if self.channels_last else 0)
+        steps, apart = (per_dimension("stride", item, self.rank) for item in (self.stride, self.dilation))
+        extents = [(size - 1) * step + 1 for size, step in zip(self.weight.shape[2:], apart, strict=True)]
+        sizes = list(shape[end - self.rank : end])
+        pairs = paddings_around(self.padding, self.rank, extents, sizes, steps)
+        return [(0, 0)] * (end - self.rank) + pairs + [(0, 0)] * (len(shape) - end)
 
 
 class Conv2d(Conv1d):

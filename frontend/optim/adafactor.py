@@ -33,6 +33,11 @@ class Adafactor(Optimizer):
         rates = {"decay": self.decay, "epsilon": self.epsilon, "clip": self.clip, "weight_decay": self.weight_decay}
         check_rates(rates)
 
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """What a state of this optimizer has."""
+        return ("step", "means")
+
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step: means by the names of parameters."""
         leaves, tree = flatten(without_buffers(parameters))

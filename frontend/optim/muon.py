@@ -41,6 +41,11 @@ class Muon(Optimizer):
         check_rates({"momentum": self.momentum}, below=1)
         check_rates({"weight_decay": self.weight_decay, "steps": self.steps})
 
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """What a state of this optimizer has."""
+        return ("step", "momentum", "others")
+
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step: that of the matrices by their names, and that of `others`."""
         matrices, rest = self._apart(without_buffers(parameters))

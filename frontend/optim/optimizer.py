@@ -25,6 +25,11 @@ class Optimizer(ABC):
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step."""
 
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """What a state of this optimizer has."""
+        return ("step",)
+
     @abstractmethod
     def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
         """Parameters and state after one step."""
@@ -36,6 +41,10 @@ class Optimizer(ABC):
 
         The buffers of modules stay what they are.
         """
+        missing = [name for name in self.state_names if not isinstance(state, Mapping) or name not in state]
+        if missing:
+            advice = "Begin with state = optimizer.init(parameters), and pass what update returns from then on."
+            raise ArgumentError(f"{type(self).__name__}: the state has no {', '.join(missing)}", advice=advice)
         trained = without_buffers(parameters)
         updated = self._update(trained, gradients, state, learning_rate)
         found, state = updated if apply is None else choose(apply, updated, (trained, state))
@@ -49,6 +58,11 @@ class Elementwise(Optimizer):
     @abstractmethod
     def moments(self) -> tuple[str, ...]:
         """The names of the moments in the state."""
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """What a state of this optimizer has."""
+        return ("step", *self.moments)
 
     @abstractmethod
     def _update_one(

@@ -157,3 +157,9 @@ def test_targets_without_a_class(target: int) -> None:
 def test_wrong_parameters(call: Callable[..., Any], message: str) -> None:
     with pytest.raises(BluError, match=message):
         blu.jit(call)(X)
+
+
+def test_kl_div_over_the_batch_is_torchs() -> None:
+    for x, target in ((X, PROBABILITIES), (X[0], PROBABILITIES[0])):
+        theirs = functional.kl_div(torch.tensor(x), torch.tensor(target), reduction="batchmean")
+        np.testing.assert_allclose(blu.kl_div(x, target, reduction="batchmean"), theirs, rtol=1e-12)

@@ -231,3 +231,12 @@ def test_norms_of_arrays_of_numpy() -> None:
     np.testing.assert_allclose(np.asarray(clipped["a"]), 1.0, rtol=1e-6)
     with pytest.raises(ArgumentError, match="the norm of no gradients"):
         optim.global_norm([])
+
+
+@pytest.mark.parametrize("rule", [optim.Adam(), optim.SGD(0.9), optim.Muon()])
+def test_a_state_of_another_optimizer_is_told(rule: optim.optimizer.Optimizer) -> None:
+    weights = {"w": np.ones((2, 2))}
+    for state in ({}, None, {"step": np.int32(0), "v": {}}):
+        with pytest.raises(ArgumentError, match=f"{type(rule).__name__}: the state has no ") as raised:
+            rule.update(weights, weights, state, 0.1)
+        assert "optimizer.init(parameters)" in str(raised.value)

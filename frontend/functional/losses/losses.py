@@ -153,14 +153,17 @@ def nll_loss(
 def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target * (log(target) - x), of log-probabilities x and probabilities (their logarithms with `log_target`).
 
-    Shapes broadcast. The result is the mean over all elements, the "sum" (which, over the batch's size, is the
-    divergence), or all ("none"). A probability of 0 adds 0.
+    Shapes broadcast. The result is the mean over all elements, the "sum", that over the size of the first dimension
+    ("batchmean", which is the divergence), or all ("none"). A probability of 0 adds 0.
     """
     first, second = promoted_floats(x, target)
     if log_target:
-        return reduced(exp(second) * (second - first), reduction)
-    # log(1) stands for the logarithm of 0, whose product with 0 and whose gradient would be NaN.
-    return reduced(second * log(where(equal(second, 0.0), 1.0, second)) - second * first, reduction)
+        losses = exp(second) * (second - first)
+    else:  # log(1) stands for the logarithm of 0, whose product with 0 and whose gradient would be NaN
+        losses = second * log(where(equal(second, 0.0), 1.0, second)) - second * first
+    if reduction == "batchmean":
+        return losses.sum() / (losses.shape[0] if losses.shape else 1)
+    return reduced(losses, reduction)
 
 
 @public

@@ -10,7 +10,7 @@ import pytest
 
 import blu
 import blu.array_api as xp
-from blu.errors import DTypeError
+from blu.errors import BluError, DTypeError
 
 RNG = np.random.default_rng(2)
 A = RNG.uniform(-2, 2, (2, 3, 4)).astype(np.float32)
@@ -241,3 +241,15 @@ def test_mistakes_are_the_standards() -> None:
             wrong()
     with pytest.raises(TypeError, match="complex"):
         xp.astype(xp.asarray(C), xp.float32)
+
+
+@pytest.mark.filterwarnings("error")
+def test_sums_of_complex_numbers_in_a_real_dtype_are_of_real_parts() -> None:
+    z = xp.asarray([[1 + 2j, 3j], [4.0, 5 + 6j]])
+    assert float(xp.linalg.trace(z, dtype=xp.float64)) == 6 and xp.linalg.trace(z, dtype=xp.int32).dtype == xp.int32
+    assert float(xp.sum(z, dtype=xp.float32)) == 10 and float(xp.prod(z, dtype=xp.float64)) == 0
+    assert xp.cumulative_sum(z, axis=0, dtype=xp.float32)[1].tolist() == [5, 5]
+    assert complex(xp.linalg.trace(z)) == 6 + 8j
+    for make in (lambda: xp.asarray(z, dtype=xp.float32), lambda: xp.full(2, 1j, dtype=xp.int8)):
+        with pytest.raises(BluError, match="complex numbers do not become"):
+            make()

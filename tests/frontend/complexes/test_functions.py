@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import blu
-from blu.errors import BluError
+from blu.errors import BluError, DTypeError
 from tests.support.kernels.gpu_program import compile_program
 
 RNG = np.random.default_rng(3)
@@ -199,3 +199,15 @@ def test_ranks_add_up_parts() -> None:
         np.testing.assert_array_equal(found, Z)
     with pytest.raises(BluError, match=r"all_reduce: complex numbers have no order: there is no max of them"):
         blu.jit(lambda z: blu.all_reduce(z, "dp", "max"), mesh=blu.Mesh(dp=1))(Z)
+
+
+def test_complex_arrays_do_not_become_real_ones_by_hand() -> None:
+    """Dtypes have Blu's names there, too."""
+    z = blu.asarray(np.array([1j, 2.0]))
+    assert z.astype("complex64").dtype == np.complex64 and blu.sum(z, dtype="complex64").dtype == np.complex64
+    assert z.astype("bool").tolist() == [True, True]
+    for name in ("f32", "i8", np.float64):
+        with pytest.raises(DTypeError, match="astype: complex numbers do not become"):
+            z.astype(name)
+        with pytest.raises(DTypeError, match="sum: complex numbers do not become"):
+            blu.sum(z, dtype=name)

@@ -76,3 +76,22 @@ def test_groups_that_do_not_fit_are_refused_at_once() -> None:
         nn.Conv2d(3, 4, 3, groups=2)
     with pytest.raises(BluError, match="6 channels cannot be cut into 4 groups"):
         nn.GroupNorm(4, 6)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("padding", ["same", (2, 1)])
+def test_data_are_padded_by_mode(mode: str, padding: Any) -> None:
+    x = draw(2, 3, 5, 6)
+    theirs = torch.nn.Conv2d(3, 4, (2, 3), padding=padding, padding_mode=mode)
+    layer = nn.Conv2d(3, 4, (2, 3), padding=padding, padding_mode=mode)
+    layer.load_state_dict({name: value.detach().numpy() for name, value in theirs.state_dict().items()})
+    last = nn.Conv2d(3, 4, (2, 3), padding=padding, padding_mode=mode, channels_last=True)
+    last.load_state_dict(layer.state_dict())
+    expected = theirs(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.moveaxis(last(np.moveaxis(x, 1, -1)), -1, 1), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_mode_that_there_is_not() -> None:
+    with pytest.raises(BluError, match="padding_mode='mirror' is none of zeros, reflect, replicate, circular"):
+        nn.Conv1d(3, 4, 3, padding_mode="mirror")

@@ -35,7 +35,8 @@ KEYS: dict[str, Any] = {
     "list": [0, 0, 1],
     "mask": (slice(None), np.array([True, False, True, True])),
 }
-UFUNCS = {"add": np.add, "multiply": np.multiply, "divide": np.divide, "min": np.minimum, "max": np.maximum}
+UFUNCS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}
+UFUNCS |= {"min": np.minimum, "max": np.maximum}
 
 
 def numpys(x: np.ndarray, key: Any, values: Any, how: str) -> np.ndarray:
@@ -129,7 +130,7 @@ def test_arrays_have_it_as_well() -> None:
     np.testing.assert_array_equal(array, x)
 
 
-@pytest.mark.parametrize("how", ["set", "add", "multiply", "divide", "min", "max"])
+@pytest.mark.parametrize("how", ["set", "add", "subtract", "multiply", "divide", "min", "max"])
 @pytest.mark.parametrize("key", [ROWS, (slice(None), 1), (slice(None, None, -2),), (ROWS, ROWS % 2)], ids=str)
 def test_gradients_equal_differences(key: Any, how: str) -> None:
     x = RNG.uniform(0.5, 2, (3, 2))
@@ -183,7 +184,7 @@ def test_mistakes() -> None:
         blu.jit(lambda x: x.at[0].divide(2))(np.arange(3))
     with pytest.raises(DTypeError, match="only floats can be divided, got i64"):
         blu.put_along_axis(np.arange(3), np.zeros(1, int), 2, how="divide")
-    with pytest.raises(ShapeError, match="how must be one of add, set, multiply, divide, min, max, got 'mean'"):
+    with pytest.raises(ShapeError, match="how must be one of add, set, subtract, multiply, power, divide, min, max"):
         blu.put_along_axis(x, np.zeros((1, 2), int), 2, 0, how="mean")
     with pytest.raises(BluError, match="3 indices are too many"):
         blu.at(x)[0, 0, 0].set(1)
@@ -243,3 +244,23 @@ def test_masked_scatter_takes_values_in_order() -> None:
     weights = RNG.uniform(-1, 1, x.shape)
     points = [x, RNG.uniform(3, 4, 12)]
     _check_gradients(lambda x, v: blu.sum(blu.masked_scatter(x, mask, v) * weights), meaning, points)
+
+
+def test_powers_at_a_key() -> None:
+    x, at = RNG.uniform(1, 2, (4, 3)), np.array([2, 0, 2])
+    values = RNG.uniform(0.5, 1.5, (3, 3))
+    expected = x.copy()
+    np.power.at(expected, at, values)
+    np.testing.assert_allclose(blu.jit(lambda x, v: x.at[at].power(v))(x, values), expected, rtol=1e-14)
+    np.testing.assert_array_equal(blu.asarray([2, 3]).at[1].power(2), [2, 9])
+    for how in ("power", "subtract"):
+        with pytest.raises(DTypeError, match=f"bools have no {how}"):
+            getattr(blu.asarray([True]).at[0], how)(1)
+
+
+def test_ways_that_there_are_not_are_said() -> None:
+    with pytest.raises(
+        AttributeError, match=r"x.at\[key\] has no attribute 'substract': did you mean 'subtract'"
+    ) as raised:
+        _ = blu.asarray([1.0]).at[0].substract
+    assert raised.value.__notes__ == ["It has add, set, subtract, multiply, power, divide, min, max, get."]
