@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
-from tests.support.ptx.computing import Form, form_of
+from tests.support.ptx.computing import form_of
 from tests.support.ptx.program import UNSIGNED, Instruction, Program, dtype_of, type_named
 from tests.support.ptx.registers import Lanes, Registers, Team, bits_of, bytes_of, is_literal, read_dtype, source
 from tests.support.ptx.rounding import as_stored, read_as
@@ -64,6 +65,14 @@ class Arithmetic:
 
     def _write(self, name: str, value: np.ndarray, active: np.ndarray) -> None:
         self.put(name, value if value.flags.c_contiguous else np.ascontiguousarray(value), self._asked(active))
+
+    def set(self, item: Instruction, value: np.ndarray, lanes: Lanes) -> None:
+        """Let the register that an instruction computes have a value in some threads."""
+        name = item.target
+        if value.itemsize == item.target_bytes and self.writers.get(name) is lanes:
+            self.registers[name] = value
+        else:
+            self.put(name, value, lanes)
 
     def put(self, name: str, value: np.ndarray, lanes: Lanes) -> None:
         """Let a register have a value in some threads."""
@@ -122,73 +131,65 @@ class Arithmetic:
             self._write(predicate, form.compute(*(np.ascontiguousarray(each[:, place]) for each in pairs)), active)
 
 
-Run = Callable[[Arithmetic, Lanes], None]
+Run = Callable[[Arithmetic, Lanes, Instruction], None]
 
 
-def decoded(item: Instruction) -> tuple[Run, bool]:
-    """What runs an instruction, and whether that only computes a register."""
+def decode(item: Instruction) -> bool:
+    """Note how an instruction is run; whether it only computes a register."""
     operands, name = item.operands, item.name
     last = operands[2] if len(operands) == 3 and name.startswith("sh") else ""
-    found = form_of(name, len(operands), last if last and is_literal(last) else "")
-    if found is None or (name.startswith("mov") and tuple in map(type, operands)):
-        return _by_handler(item), False
-    target, sources = operands[0], [source(operands[place], dtype) for place, dtype in found.sources]
-    return _RUNS[len(sources) - 1](target, bytes_of(target), found, *sources), True
+    known = _run_of(name, len(operands), last if last and is_literal(last) else "")
+    if known is None or (name.startswith("mov") and tuple in map(type, operands)):
+        item.run = _by_handler
+        return False
+    item.run, sources = known
+    item.target, item.target_bytes = operands[0], bytes_of(operands[0])
+    item.sources = tuple([source(operands[place], dtype) for place, dtype in sources])
+    return True
 
 
-def _by_handler(item: Instruction) -> Run:
-    def run(machine: Arithmetic, lanes: Lanes) -> None:
-        handler = getattr(machine, item.handler, None)
-        assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
-        machine.asked = lanes
-        handler(item.parts, item.operands, lanes.active)
-
-    return run
+@cache
+def _run_of(name: str, count: int, shift: str) -> tuple[Run, tuple[tuple[int, np.dtype], ...]] | None:
+    """What runs instructions of a name, and the places and dtypes of their sources."""
+    form = form_of(name, count, shift)
+    return form and (_RUNS[len(form.sources) - 1](form.compute, *(dtype for _, dtype in form.sources)), form.sources)
 
 
-def _of_one(target: str, size: int, form: Form, name: str) -> Run:
-    compute, ((_, dtype),) = form
+def _by_handler(machine: Arithmetic, lanes: Lanes, item: Instruction) -> None:
+    handler = getattr(machine, item.handler, None)
+    assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
+    machine.asked = lanes
+    handler(item.parts, item.operands, lanes.active)
 
-    def run(machine: Arithmetic, lanes: Lanes) -> None:
-        value = machine.registers[name]
+
+def _of_one(compute: Callable, dtype: np.dtype) -> Run:
+    def run(machine: Arithmetic, lanes: Lanes, item: Instruction) -> None:
+        value = machine.registers[item.sources[0]]
         value = compute(value if value.dtype is dtype else read_as(value, dtype))
-        if value.itemsize == size and machine.writers.get(target) is lanes:
-            machine.registers[target] = value
-        else:
-            machine.put(target, value, lanes)
+        machine.set(item, value, lanes)
 
     return run
 
 
-def _of_two(target: str, size: int, form: Form, left: str, right: str) -> Run:
-    compute, ((_, of_left), (_, of_right)) = form
-
-    def run(machine: Arithmetic, lanes: Lanes) -> None:
-        registers = machine.registers
-        first, second = registers[left], registers[right]
+def _of_two(compute: Callable, of_left: np.dtype, of_right: np.dtype) -> Run:
+    def run(machine: Arithmetic, lanes: Lanes, item: Instruction) -> None:
+        left, right = item.sources
+        first, second = machine.registers[left], machine.registers[right]
         first = first if first.dtype is of_left else read_as(first, of_left)
         value = compute(first, second if second.dtype is of_right else read_as(second, of_right))
-        if value.itemsize == size and machine.writers.get(target) is lanes:
-            registers[target] = value
-        else:
-            machine.put(target, value, lanes)
+        machine.set(item, value, lanes)
 
     return run
 
 
-def _of_three(target: str, size: int, form: Form, left: str, right: str, more: str) -> Run:
-    compute, ((_, of_left), (_, of_right), (_, of_more)) = form
-
-    def run(machine: Arithmetic, lanes: Lanes) -> None:
-        registers = machine.registers
+def _of_three(compute: Callable, of_left: np.dtype, of_right: np.dtype, of_more: np.dtype) -> Run:
+    def run(machine: Arithmetic, lanes: Lanes, item: Instruction) -> None:
+        registers, (left, right, more) = machine.registers, item.sources
         first, second, third = registers[left], registers[right], registers[more]
         first = first if first.dtype is of_left else read_as(first, of_left)
         second = second if second.dtype is of_right else read_as(second, of_right)
         value = compute(first, second, third if third.dtype is of_more else read_as(third, of_more))
-        if value.itemsize == size and machine.writers.get(target) is lanes:
-            registers[target] = value
-        else:
-            machine.put(target, value, lanes)
+        machine.set(item, value, lanes)
 
     return run
 

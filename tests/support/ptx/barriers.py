@@ -54,18 +54,20 @@ class NamedBarriers:
 
     def ready(self, keys: np.ndarray, counts: np.ndarray, active: np.ndarray) -> np.ndarray:
         """Which of the active threads at a bar.sync, at the barrier `keys` for `counts` threads each, may go on."""
+        asked, wanted = keys[active], counts[active]
+        come = np.bincount(asked, minlength=max(self.arrived, default=0) + 1)
+        for key, count in self.arrived.items():
+            come[key] += count
+        come = come[asked]
+        over = come > wanted
+        assert not over.any(), f"{come[over][0]} threads are at a barrier for {wanted[over][0]}"
         found = np.zeros_like(active)
-        for key in np.unique(keys[active]):
-            here = active & (keys == key)
-            come = int(here.sum()) + self.arrived.get(int(key), 0)
-            assert come <= counts[here][0], f"{come} threads are at a barrier for {counts[here][0]}"
-            if come == counts[here][0]:
-                found |= here
+        found[active] = come == wanted
         return found
 
     def sync(self, keys: np.ndarray, active: np.ndarray) -> None:
         """Active threads, which were found ready, go on."""
-        for key in map(int, np.unique(keys[active])):
+        for key in np.flatnonzero(np.bincount(keys[active])).tolist():
             here = np.flatnonzero(active & (keys == key))
             self.races.meet(here)
             if self.arrived.pop(key, 0):

@@ -31,6 +31,9 @@ _SOME_REGISTER = re.compile(r"%\w+")
 _NO_TARGETS = ("st", "bra", "bar", "barrier", "mbarrier", "cp", "wgmma", "prefetch", "red", "stmatrix")
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
 class Kind:
     """What all instructions of a name have in common; `float` is the type of a result that ptxas takes for a float."""
@@ -59,10 +62,13 @@ class Instruction:
         self.kind = kind_named(name)
         # The name between its points; the machine's method that runs it.
         self.parts, self.handler = self.kind.parts, self.kind.handler
-        # What runs it, once it has been decoded; whether that only computes a register, for all active threads, and
-        # whether it uses registers of asynchronous products.
+        # What runs it, once it has been decoded; whether that only computes a register, `target`, which has so many
+        # bytes, for all active threads; under which names the sources of that are in registers.
         self.run: Callable[..., Any] | None = None
-        self.is_plain = self.is_watched = False
+        self.is_plain, self.target, self.target_bytes = False, "", 0
+        self.sources: tuple[str, ...] = ()
+        # Whether it uses registers of asynchronous products, and which of them it writes.
+        self.is_watched, self.of_products = False, _NONE
 
     @property
     def writes(self) -> bool:
@@ -136,8 +142,11 @@ class Program:
         written: dict[str, int] = {}
         lasting: set[str] = set()
         for stretch, item in self._stretches():
-            sources = item.operands[1:] if item.writes else item.operands
-            lasting.update(name for name in _registers_in(item.guard, *sources) if written.get(name) != stretch)
+            operands = item.operands
+            for operand in (item.guard, *(operands[1:] if item.writes else operands)):
+                for name in (operand,) if _is_register(operand) else _registers_in(operand):
+                    if written.get(name) != stretch:
+                        lasting.add(name)
             for name in item.targets if item.writes else ():
                 if item.guard or name in written:
                     lasting.add(name)
@@ -175,15 +184,16 @@ class Program:
         return found
 
 
-def _registers_in(*operands: str | tuple[str, ...]) -> Iterator[str]:
-    """All registers that operands name."""
-    for operand in operands:
-        if isinstance(operand, tuple):
-            yield from operand
-        elif operand[:1] == "%" and "|" not in operand:
-            yield operand
-        elif "%" in operand:
-            yield from _SOME_REGISTER.findall(operand)
+def _is_register(operand: str | tuple[str, ...]) -> bool:
+    """Whether an operand is one register, and nothing else."""
+    return operand[:1] == "%" and "|" not in operand
+
+
+def _registers_in(operand: str | tuple[str, ...]) -> Sequence[str]:
+    """All registers that an operand names."""
+    if isinstance(operand, tuple):
+        return operand
+    return _SOME_REGISTER.findall(operand) if "%" in operand else ()
 
 
 def _shared_bytes(item: Instruction) -> int:

@@ -74,6 +74,11 @@ class Races:
         self._most_barriers = _BARRIERS * (1 if are_joined else blocks)
         # Who knows of whom (warps, then mbarriers) up to which time.
         self.known = np.zeros((warps, warps + self._most_barriers), np.int32)
+        self._are_joined = are_joined
+        # For each warp those of its block.
+        self._of_own_block = np.arange(warps)[:, None] // self._warps_of_block * self._warps_of_block + np.arange(
+            self._warps_of_block
+        )
         if not are_joined:
             block = np.arange(warps) // self._warps_of_block
             self.known[:, :warps][block[:, None] != block] = _ALWAYS  # of whom nothing needs to be known
@@ -268,7 +273,8 @@ class Races:
         if not written.size or int(np.maximum.reduce(written, None)) <= self._settled:
             return
         writer = self._writer.take(units)
-        late = written > self.known[warps, writer]  # as is what a copy is on its way to
+        # As is what a copy is on its way to.
+        late = written > self.known.reshape(-1).take(warps * self.known.shape[1] + writer)
         if not np.count_nonzero(late):
             return
         warps, by = np.broadcast_to(warps, units.shape), self._by[units]
@@ -288,10 +294,14 @@ class Races:
         if not np.count_nonzero(recent):
             return
         warps, lanes = np.broadcast_to(warps, units.shape)[recent], np.broadcast_to(lanes, units.shape)[recent]
-        units = units[recent]
-        readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
-        read = self._read[units]
-        late = read > self.known[warps[:, None], readers]
+        units, read = units[recent], self._read.take(units[recent], 0)
+        if self._are_joined:
+            readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
+            late = read > self.known[warps[:, None], readers]
+        else:
+            readers = self._of_own_block
+            late = read > np.take_along_axis(self.known, readers, 1).take(warps, 0)
+            readers = readers.take(warps, 0) if np.count_nonzero(late) else readers
         if not np.count_nonzero(late):
             return
         by = self._read_by.reshape(self._read.shape)[units]

@@ -18,6 +18,7 @@ _DTYPES = {
     **{("s", bits): np.dtype(each) for bits, each in SIGNED.items()},
     **{("f", bits): np.dtype(each) for bits, each in FLOAT.items()},
 }
+_CODES = {dtype: dtype.str for dtype in _DTYPES.values()}
 
 
 def bits_of(register: str) -> int:
@@ -42,7 +43,7 @@ def is_literal(operand: str | tuple) -> bool:
 
 def source(operand: str, dtype: np.dtype) -> str:
     """Under which name registers have what an operand is as a dtype: a register's own, or that of a literal."""
-    return operand if operand[0] == "%" or not is_literal(operand) else f"{operand}:{dtype.str}"
+    return operand if operand[0] == "%" or not is_literal(operand) else f"{operand}:{_CODES[dtype]}"
 
 
 class Registers(dict[str, np.ndarray]):

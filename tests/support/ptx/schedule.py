@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from tests.support.ptx.arithmetic import Arithmetic, Run, decoded
+from tests.support.ptx.arithmetic import Arithmetic, Run, decode
 from tests.support.ptx.barriers import CountingBarrier, NamedBarriers, keys_of, name_of
 from tests.support.ptx.global_races import GlobalRaces
 from tests.support.ptx.program import Instruction
@@ -110,8 +110,9 @@ class Schedule(Arithmetic):
         last = min(self.program.stops[place], limit)
         *items, item = self.program.instructions[place:last]
         for before in items:
-            if before.is_plain and before.run:
-                before.run(self, lanes)
+            run = before.run or self._decode(before)
+            if before.is_plain:
+                run(self, lanes, before)
             else:
                 self._execute_guarded(before, lanes)
         self._stand(last, lanes)
@@ -139,15 +140,17 @@ class Schedule(Arithmetic):
             self._check_registers(item, lanes)
         self.watch.line = item.line
         try:
-            run(self, lanes)
+            run(self, lanes, item)
         except RaceError as error:
             raise RaceError(f"{item.name} (line {item.line}): {error}") from None
 
     def _decode(self, item: Instruction) -> Run:
-        item.run, only_computes = decoded(item)
-        watched = self.program.of_products
+        only_computes, watched = decode(item), self.program.of_products
         item.is_watched = bool(watched) and item.parts[0] != "wgmma" and not watched.isdisjoint(item.names)
+        if item.is_watched and item.parts[0] != "st":
+            item.of_products = watched.intersection(item.targets)
         item.is_plain = only_computes and not item.guard and not item.is_watched
+        assert item.run
         return item.run
 
     # -- who is ready ------------------------------------------------------------------------------------------------
@@ -185,8 +188,7 @@ class Schedule(Arithmetic):
         """Whether the phase that a thread asks for is over."""
         parity = self._read(operands[2], 32)
         places, over = self._barrier_places(operands[1], active), np.zeros(self.threads, np.bool_)
-        for place in np.unique(places[active]):
-            here = active & (places == place)
+        for place, here in _by_place(places, active):
             over[here] = self._barrier(place).phase % 2 != parity[here]
         return over
 
@@ -239,14 +241,14 @@ class Schedule(Arithmetic):
         place, more = (0, operands[1:]) if parts[1] == "init" else (1, operands[2:])
         places = self._barrier_places(operands[place], active)
         if parts[1] == "try_wait":
-            for barrier in map(int, np.unique(places[active])):
-                self.races.hear(np.flatnonzero(active & (places == barrier)), barrier)
+            for barrier, here in _by_place(places, active):
+                self.races.hear(np.flatnonzero(here), barrier)
             self._write(operands[0], self._is_over(operands, active), active)
             return
         self.asleep.clear()
         numbers = self._read(more[0], 32) if more else np.ones(self.threads, np.int64)
-        for barrier in map(int, np.unique(places[active])):
-            here = np.flatnonzero(active & (places == barrier))
+        for barrier, some in _by_place(places, active):
+            here = np.flatnonzero(some)
             if parts[1] == "init":
                 number = int(numbers[here[-1]])
                 self.barriers[barrier] = CountingBarrier(number, partial(self.races.end_phase, barrier))
@@ -307,6 +309,16 @@ class Schedule(Arithmetic):
             yield f"{instruction.operands[0]} registers a thread, and {self.spare} are spare", active
         else:
             yield "the rest of the warp, warpgroup or cluster", active
+
+
+def _by_place(places: np.ndarray, active: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each place that active threads have, the least one first, and who has it."""
+    asked = places[active]
+    if np.count_nonzero(asked == asked[:1]) == len(asked):
+        yield int(asked[0]), active
+        return
+    for place in map(int, np.unique(asked)):
+        yield place, active & (places == place)
 
 
 def _meets(instruction: Instruction) -> bool:

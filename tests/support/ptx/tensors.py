@@ -64,11 +64,13 @@ class TensorMap:
 
     def tile(self, memory: np.ndarray, place: list[int]) -> np.ndarray:
         """The bytes [rows, row_bytes] of the tile that begins at `place`; zeros for what is outside of the tensor."""
-        elements = self._as_elements(memory)
         if self._is_inside(place):
+            size, dtype = self.element_bytes, f"u{self.element_bytes}"
             start = self.offset + sum(first * stride for first, stride in zip(place, self.strides, strict=True))
-            found = elements[start + self._steps]
+            steps = tuple(stride * size for stride in self.strides[::-1])
+            found = np.ndarray(self.box[::-1], dtype, memory, start * size, steps).copy()
         else:
+            elements = self._as_elements(memory)
             offsets, exists = self._elements(place)
             found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
         if self.dtype == "tf32":  # to nearest, ties away from zero
@@ -86,6 +88,9 @@ class TensorMap:
 
     def rows(self, place: list[int]) -> tuple[np.ndarray, int]:
         """At which bytes of the buffer rows of a tile begin, and the bytes of each, as far as they exist."""
+        if self._is_inside(place):
+            start = sum(first * stride for first, stride in zip(place, self.strides, strict=True))
+            return self._row_steps + start * self.element_bytes, self.row_bytes
         first, end = max(place[0], 0), min(place[0] + self.box[0], self.shape[0])
         offsets, exists = np.array([self.offset + first]), np.array([end > first])
         for begin, extent, size, stride in list(zip(place, self.box, self.shape, self.strides, strict=True))[:0:-1]:
@@ -104,6 +109,11 @@ class TensorMap:
     def _steps(self) -> np.ndarray:
         """How far the elements of a tile are from its first, outermost dimension first."""
         return self._elements([0] * len(self.box))[0] - self.offset
+
+    @cached_property
+    def _row_steps(self) -> np.ndarray:
+        """At which bytes of the buffer rows of the tile at the tensor's begin do."""
+        return self.offset * self.element_bytes + self._steps[..., 0].reshape(-1) * self.element_bytes
 
     def _is_inside(self, place: list[int]) -> bool:
         """Whether all elements of a tile exist."""

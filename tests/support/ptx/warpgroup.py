@@ -114,12 +114,11 @@ class Warpgroups(Tensors):
                 raise AsynchronyError(
                     f"{item.name} on line {item.line} uses {early[0]}, the sums of a product that was not waited for"
                 )
-            if item.parts[0] != "st":
-                written = self.program.of_products.intersection(item.targets)
-                if changed := sorted(written & group.factors):
+            if item.of_products:
+                if changed := sorted(item.of_products & group.factors):
                     message = f"writes {changed[0]}, the left factor of a product that was not waited for"
                     raise AsynchronyError(f"{item.name} on line {item.line} {message}")
-                group.unfenced.update(written)
+                group.unfenced.update(item.of_products)
 
     def _group(self, number: int) -> Group:
         return self.groups.setdefault(number, Group())
