@@ -130,6 +130,19 @@ def test_the_last_group_of_rows_of_tiles_is_smaller() -> None:
     multiply("nt", "bf16", (192, 128, 64), schedule, processors=2)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kind", "group"),
+    [((8192, 50304, 768), "bf16", 32), ((2048, 50304, 768), "f32", 16), ((8192, 8192, 8192), "bf16", 8)],
+)
+def test_bands_are_as_tall_as_stays_in_the_cache(sizes: tuple[int, int, int], kind: str, group: int) -> None:
+    """Each reads all of the right factor from memory, if that does not stay there itself."""
+    rows, columns, depth = sizes
+    traced = blu.jit(lambda x, w: blu.matmul(x, w.T, precision="tf32" if kind == "f32" else "highest")).trace(
+        blu.spec((rows, depth), kind), blu.spec((columns, depth), kind)
+    )
+    assert f" group = {group} : i64" in traced.lower("sm_90a", stop="kernel").text
+
+
 def test_a_whole_tile_of_a_block() -> None:
     multiply("nt", "bf16", (128, 192, 256), WgmmaSchedule("bf16"), processors=1)
 
