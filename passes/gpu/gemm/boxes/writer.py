@@ -13,7 +13,7 @@ from blu.passes.gpu.gemm.boxes.pairs import Bytes, Halves, Words
 from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, ROWS, WARPS, BoxPlan
 from blu.passes.gpu.gemm.output import aligned_accesses
 from blu.passes.gpu.gemm.slabs import TilePosition
-from blu.passes.gpu.isa import barrier, mbarrier, tma, wgmma
+from blu.passes.gpu.isa import barrier, mbarrier, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
@@ -44,10 +44,12 @@ class Boxes:
 
     def writer(self, group: ir.Value, thread: ir.Value) -> BoxWriter:
         """What writes the tiles of a thread of a multiplying group."""
-        warp = numbers.add(numbers.multiply(group, wgmma.THREADS // WARP), numbers.divide(thread, WARP))
+        # Known to be the same in all threads of a warp: where a box goes needs no loop that makes it so.
+        own = shfl.idx(numbers.divide(thread, WARP), 0)
+        warp = numbers.add(numbers.multiply(group, wgmma.THREADS // WARP), own)
         places = numbers.add(self.places, numbers.multiply(warp, PLACES * BOX_BYTES))
         barriers = numbers.add(self.barriers, numbers.multiply(warp, self.plan.ahead * mbarrier.BYTES))
-        return BoxWriter(self.plan, places, barriers, self.maps, thread)
+        return BoxWriter(self.plan, places, barriers, self.maps, thread, own)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class BoxWriter:
     barriers: ir.Value
     maps: Sequence[ir.Value]
     thread: ir.Value
+    warp: ir.Value
 
     def ask(self, tile: TilePosition) -> None:
         """Let the first boxes come that the fused operations read, before there are sums."""
@@ -74,17 +77,21 @@ class BoxWriter:
             with when(self._is_first):
                 tma.wait_group_read(0)
             barrier.warp_sync()
-        each, wide = self.plan.schedule.columns // 2, self.plan.columns
+        each, wide, down = self.plan.schedule.columns // 2, self.plan.columns, self.plan.down
+        biases = self._read_biases(tile, 0)
         for number in range(self.plan.count):
-            column, part = divmod(number, self.plan.down)
+            column, part = divmod(number, down)
             if part == 0:
-                biases = self._read_biases(tile, column * wide)
                 totals = [ColumnTotals(self._lane, wide // 8) for _ in self.plan.sums]
+            following = biases
+            if part == down - 1 and number + 1 < self.plan.count:  # they come while this box is worked on
+                following = self._read_biases(tile, (column + 1) * wide)
             first = part * each + column * wide // 2
             self._wait(number, turn)
             self._write_box(number, sums[first : first + wide // 2], tile, biases, totals)
-            if part == self.plan.down - 1:
+            if part == down - 1:
                 self._write_totals(totals, tile, column * wide)
+            biases = following
 
     def end(self) -> None:
         """Shared memory stays until all boxes have left it."""
@@ -111,7 +118,7 @@ class BoxWriter:
     def _corner(self, number: int, tile: TilePosition) -> tuple[ir.Value, ir.Value]:
         """Row and column of the result where a box begins."""
         column, part = divmod(number, self.plan.down)
-        own = numbers.multiply(numbers.divide(self.thread, WARP), ROWS)
+        own = numbers.multiply(self.warp, ROWS)
         row = numbers.add(numbers.add(tile.row, own), part * wgmma.ROWS)
         return row, numbers.add(tile.column, column * self.plan.columns)
 
@@ -212,10 +219,10 @@ class BoxWriter:
     def _write_totals(self, totals: Sequence[ColumnTotals], tile: TilePosition, first: int) -> None:
         """Write the sums of the columns of a box, as far as there are such columns."""
         product, schedule, index = self.plan.product, self.plan.schedule, ir.IndexType.get()
-        warp, dims = numbers.divide(self.thread, WARP), product.contraction
+        dims = product.contraction
         for total, item in zip(totals, self.plan.sums, strict=True):
             column = numbers.add(numbers.add(tile.column, first), total.own_column)
-            part, pair = numbers.add(numbers.divide(tile.row, item.length), warp), total.own_pair()
+            part, pair = numbers.add(numbers.divide(tile.row, item.length), self.warp), total.own_pair()
             point = {dims.rows: arith.index_castui(index, part), dims.columns: arith.index_castui(index, column)}
             inside = numbers.is_below(column, product.columns) if product.columns % schedule.columns else None
             if total.is_own is not None:
