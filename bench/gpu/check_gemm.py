@@ -37,6 +37,7 @@ def cases() -> Iterator[Case]:
     yield from _views()
     yield from _fused()
     yield from _wide()
+    yield from _slopes()
     yield from _float8()
 
 
@@ -123,6 +124,27 @@ def _wide() -> Iterator[Case]:
     shapes = ((2048, 136), (136, 1032), (1032,), (2048, 1032))
     specs = tuple(blu.spec(shape, "bf16") for shape in shapes)
     yield Case("wide fused gemm bf16", partial(_block, "highest"), specs, 2 * TOLERANCES["bf16"])
+
+
+def _slopes() -> Iterator[Case]:
+    """GELU whose slope is kept as bytes, of tiles of 128 rows, one row less and one more: slopes are 1/400 off."""
+    for dtype, bound in (("bf16", 1.6e-2), ("f16", 4e-3)):
+        for rows in (1023, 1024, 1025):
+            shapes = ((rows, 128), (128, 1536), (1536,), (1536, 128), (rows, 128))
+            specs = tuple(blu.spec(shape) for shape in shapes)
+            yield Case(f"gelu slopes {dtype} {rows}", partial(_perceptron, dtype), specs, bound, 0.3)
+
+
+def _perceptron(policy: str, x: blu.Tensor, up: blu.Tensor, bias: blu.Tensor, down: blu.Tensor, g: blu.Tensor) -> tuple:
+    """Gradients of two products with GELU between."""
+
+    def loss(*leaves: blu.Tensor) -> blu.Tensor:
+        x, up, bias, down = leaves
+        with blu.autocast(policy):
+            result = blu.gelu(x @ up + bias, approximate="tanh") @ down
+        return (result.astype("f32") * g).sum()
+
+    return blu.grad(loss, argnums=(0, 1, 2, 3))(x, up, bias, down)
 
 
 def _float8() -> Iterator[Case]:

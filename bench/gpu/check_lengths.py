@@ -136,8 +136,8 @@ _POINTWISE = [name for name in """
     absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_or bitwise_xor cbrt
     ceil clip convert copysign cos cosh divide equal erf erfc exp exp2 expm1 floor floor_divide gelu greater
     greater_equal invert isfinite isinf isnan left_shift less less_equal log log10 log1p log2 logical_not
-    maximum minimum multiply negative not_equal power reciprocal reduce_precision relu remainder right_shift
-    round rsqrt sigmoid sign silu sin sinh sqrt square subtract tan tanh trunc where
+    maximum minimum multiply nearest_byte negative not_equal power reciprocal reduce_precision relu remainder
+    right_shift round rsqrt sigmoid sign silu sin sinh sqrt square subtract tan tanh trunc where
     """.split()]  # fmt: skip
 _FOLDS = ("all", "any", "max", "min", "sum")
 

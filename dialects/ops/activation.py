@@ -112,7 +112,8 @@ class Gelu(Op, name="gelu"):
         x = operand.astype(computing_dtype(operand.dtype))
         if approximate == "tanh":
             share = _doubled(x).sigmoid()
-            slope = share + x * share * (1.0 - share) * (x * x * (3 * _TWICE * _CUBIC) + _TWICE)
+            weighted = x * share
+            slope = share + (weighted - weighted * share) * (x * x * (3 * _TWICE * _CUBIC) + _TWICE)
         else:
             slope = _twice_probability(x, operand.dtype) * 0.5
             slope = slope + x * _gauss(x, operand.dtype) * (1 / math.sqrt(2 * math.pi))

@@ -14,7 +14,22 @@ import numpy as np
 
 from blu.dialects.batching import elementwise
 from blu.dialects.core import scalar_reference
-from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, TensorType, bool_, gradient_dtype
+from blu.dialects.core.dtypes import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    MOVED,
+    NUMBERS,
+    DType,
+    TensorType,
+    bool_,
+    f16,
+    f32,
+    f64,
+    gradient_dtype,
+    i32,
+    u8,
+)
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.moving import MovingOp
@@ -268,3 +283,40 @@ class Convert(MovingOp, name="convert"):
     def error_samples() -> Iterator[ErrorSample]:
         """There is no tensor that cannot be converted."""
         return iter(())
+
+
+class NearestByte(Op, name="nearest_byte"):
+    """The low 8 bits of the whole number that is nearest to the operand and `above`; of two, the even one.
+
+    So of numbers from 0 to 255 it is the number. What is 2^21 or more, or NaN, gives any byte, another one on another
+    target: unlike a conversion, this compares nothing.
+    """
+
+    batch = staticmethod(elementwise)
+
+    operand: Operand
+    above: int
+
+    @staticmethod
+    def reference(operand: np.ndarray, above: int) -> np.ndarray:
+        return (np.rint(operand.astype(np.float64) + above).astype(np.int64) & 255).astype(np.uint8)
+
+    @staticmethod
+    def infer(operand: TensorType, above: int) -> TensorType:
+        if operand.dtype != f32:
+            raise DTypeError(f"does not take {operand.dtype}, only f32")
+        return operand.with_dtype(u8)
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        ends = np.array([0, -0.0, 0.5, 1.5, 254.5, 255.4, 255.6, -0.4, -0.6, -27, 2.0**20, -(2.0**20)], np.float32)
+        for above in (0, 27, -3):
+            for shape in ((), (3, 19), (0, 2)):
+                yield Sample((draw(rng, shape, f32, -99, 300),), {"above": above})
+            yield Sample((ends,), {"above": above})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        for source in (f64, f16, i32):
+            yield ErrorSample((TensorType((2,), source),), {"above": 0}, f"does not take {source}")

@@ -118,3 +118,15 @@ func.func @clip(%x: tensor<3x4xf32>, %low: tensor<f32>, %high: tensor<4xf32>) ->
     : (tensor<3x4xf32>, tensor<f32>, tensor<4xf32>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }
+
+// -----
+
+// Without a comparison: the low bits of a sum with a large number.
+// CHECK-LABEL: func.func @nearest_byte(
+// CHECK: arith.addf
+// CHECK-NEXT: arith.bitcast %{{.+}} : f32 to i32
+// CHECK-NEXT: arith.trunci %{{.+}} : i32 to i8
+func.func @nearest_byte(%x: tensor<8xf32>) -> tensor<8xui8> {
+  %0 = "blu.nearest_byte"(%x) {above = 27 : i64} : (tensor<8xf32>) -> tensor<8xui8>
+  return %0 : tensor<8xui8>
+}

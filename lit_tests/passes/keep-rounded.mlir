@@ -3,16 +3,14 @@
 
 // CHECK-LABEL: func.func @slope
 // CHECK-SAME: (%[[X:.*]]: tensor<32xf32>, %[[G:.*]]: tensor<32xf32>)
-// CHECK-SAME: attributes {blu.forward_ops = 10 : i64}
-// CHECK-NEXT: %[[R:.*]] = "blu.reduce_precision"(%[[X]])
-// CHECK-NEXT: %[[S:.*]] = "blu.sin"(%[[R]])
-// CHECK-NEXT: %[[T:.*]] = "blu.multiply"(%[[S]], %[[R]])
+// CHECK-SAME: attributes {blu.forward_ops = 8 : i64}
+// CHECK-NEXT: "blu.reduce_precision"(%[[X]])
+// CHECK-NEXT: %[[S:.*]] = "blu.sin"(%[[X]])
+// CHECK-NEXT: %[[T:.*]] = "blu.multiply"(%[[S]], %[[X]])
 // CHECK-NEXT: %[[STEPS:.*]] = "blu.constant"() {value = dense<2.000000e+02>
 // CHECK-NEXT: %[[SCALED:.*]] = "blu.multiply"(%[[T]], %[[STEPS]])
-// CHECK-NEXT: %[[FIRST:.*]] = "blu.constant"() {value = dense<2.750000e+01>
-// CHECK-NEXT: %[[SHIFTED:.*]] = "blu.add"(%[[SCALED]], %[[FIRST]])
-// CHECK-NEXT: %[[CODE:.*]] = "blu.convert"(%[[SHIFTED]]) {dtype = ui8}
-// CHECK-NEXT: %[[H:.*]] = "blu.gelu"(%[[R]])
+// CHECK-NEXT: %[[CODE:.*]] = "blu.nearest_byte"(%[[SCALED]]) {above = 27 : i64}
+// CHECK-NEXT: %[[H:.*]] = "blu.gelu"(%[[X]])
 // CHECK-NEXT: %[[Y:.*]] = "blu.reduce_precision"(%[[H]])
 // CHECK-NEXT: %[[A:.*]] = "blu.multiply"(%[[G]], %[[Y]])
 // CHECK-NEXT: %[[WIDE:.*]] = "blu.convert"(%[[CODE]]) {dtype = f32}

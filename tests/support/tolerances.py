@@ -42,7 +42,7 @@ FACTORED = Tolerance(16, of_terms=True)
 _EXACT = """
     negative absolute sign floor ceil trunc round relu isnan isinf isfinite logical_not invert maximum minimum clip
     equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift
-    copysign where convert reduce_precision constant iota max min any all argmax argmin reshape transpose
+    copysign where convert reduce_precision nearest_byte constant iota max min any all argmax argmin reshape transpose
     broadcast_to slice pad concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort
     argsort cummax cummin arg_top_k top_k random_bits barrier stop_gradient max_pool row_windows
 """

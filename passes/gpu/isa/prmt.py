@@ -17,5 +17,10 @@ def high_halves(first: ir.Value, second: ir.Value) -> ir.Value:
     return _prmt(first, second, 0x7632)
 
 
+def low_bytes(first: ir.Value, second: ir.Value) -> ir.Value:
+    """The low bytes of two words, in the low 16 bits, those of the first one below."""
+    return _prmt(first, second, 0x4040)
+
+
 def _prmt(first: ir.Value, second: ir.Value, bytes_: int) -> ir.Value:
     return pure_assembly(i32(), [first, second], f"prmt.b32 $0, $1, $2, {bytes_:#06x};", "=r,r,r")

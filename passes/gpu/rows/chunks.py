@@ -14,7 +14,7 @@ from blu.dialects.ops.identity import Barrier
 from blu.dialects.ops.pointwise import Pointwise
 from blu.dialects.tensor.tensor import Tensor
 
-_ELEMENTWISE = ("where", "convert", "reduce_precision", "gelu", "silu", "barrier")
+_ELEMENTWISE = ("where", "convert", "reduce_precision", "nearest_byte", "gelu", "silu", "barrier")
 _REDUCTIONS = ("sum", "max", "min")
 # The axis of what is the sum over all rows.
 SUMMED = -1

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from blu.dataclass import dataclass
-from blu.dialects.core.dtypes import f32, u8
+from blu.dialects.core.dtypes import f32
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import value_type
 from blu.dialects.core.remat import Mark, budget_of
+from blu.dialects.ops.pointwise import NearestByte
 from blu.dialects.ops.precision import ReducePrecision
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
@@ -36,8 +37,8 @@ class KeepRounded(Pass):
         %s = ...
         %h = "blu.reduce_precision"(%s) {dtype = bf16, rounds_gradient = false}
         %y = "blu.layer_norm"(%x, %w, %b)
-        %t = ...
-        %c = "blu.convert"(%t * 200 + 27.5) {dtype = ui8}
+        %t = ...                                        (what rounded %u is not, which nobody stores any more)
+        %c = "blu.nearest_byte"(%t * 200) {above = 27}
         %g = "blu.gelu"(%u)
         ...                                             (%h in place of %s, %h * %w + %b in place of %y)
         %d = ...                                        (%c * 0.005 - 0.135, in place of %t)
@@ -96,12 +97,19 @@ def _keep_slope(ahead: LateOps, gelu: ir.Operation) -> bool:
     if value_type(slope) != value_type(source).with_dtype(f32):
         return False
     ahead.move(closure, gelu)
+    _read_unrounded(source, {gelu, *closure.operations})
     with writing_before(gelu):
-        code = (Tensor(slope) * float(_STEPS) + (_ZERO + 0.5)).astype(u8)
+        code = NearestByte(Tensor(slope) * float(_STEPS), above=_ZERO)
     with writing_before(ahead.late_readers(slope)[0]):
         again = code.astype(f32) * (1 / _STEPS) - _ZERO / _STEPS
     ahead.replace_late(slope, again.value)
     return True
+
+
+def _read_unrounded(value: ir.Value, readers: set[ir.Operation]) -> None:
+    """Have these read what a product gives as it is, not in halves: if nobody else reads it, nobody stores it."""
+    if value.owner.name == "blu.reduce_precision" and {use.owner.operation for use in value.uses} <= readers:
+        value.replace_all_uses_with(value.owner.operands[0])
 
 
 def _rounding_of(operation: ir.Operation) -> ir.Operation | None:

@@ -15,7 +15,7 @@ from blu.passes.graph.remat.storage import is_view
 
 # Ops beside the elementwise ones that need one row at a time, so that a kernel of rows does them on the way.
 _OF_ROWS = ("layer_norm", "rms_norm", "softmax", "log_softmax")
-_ELEMENTWISE = ("where", "convert", "reduce_precision", "gelu", "silu", "broadcast_to", "constant")
+_ELEMENTWISE = ("where", "convert", "reduce_precision", "nearest_byte", "gelu", "silu", "broadcast_to", "constant")
 _ROW_REDUCTIONS = ("sum", "max", "min")
 # What passes over memory cost, in multiplications for each element that is read or written.
 PER_ELEMENT = 16

@@ -10,7 +10,17 @@ from blu.passes.graph.shard.placed import Placed, is_zero
 from blu.passes.graph.shard.rules import Case, agreed, shards
 
 
-@shards("Pointwise", "where", "clip", "convert", "barrier", "stop_gradient", "reduce_precision", "checked_index")
+@shards(
+    "Pointwise",
+    "where",
+    "clip",
+    "convert",
+    "barrier",
+    "stop_gradient",
+    "reduce_precision",
+    "nearest_byte",
+    "checked_index",
+)
 def shard_elementwise(case: Case) -> list[Placed]:
     """Operands in one sharding: that of the first that is split. A sum over ranks stays one if the op is linear."""
     shape = case.cls.infer_all(case.types, case.attributes)[0].shape

@@ -125,7 +125,17 @@ def _taken(axis: SequenceAxis, operation: ir.Operation, value: ir.Value, result:
     return dim + attributes_of(operation)["axis"], split
 
 
-_KEEPING = ("convert", "where", "clip", "barrier", "stop_gradient", "reduce_precision", "checked_index", "broadcast_to")
+_KEEPING = (
+    "convert",
+    "where",
+    "clip",
+    "barrier",
+    "stop_gradient",
+    "reduce_precision",
+    "nearest_byte",
+    "checked_index",
+    "broadcast_to",
+)
 _LAYERS = ("softmax", "log_softmax", "gelu", "silu", "layer_norm", "rms_norm", "attention", "attention_gradient")
 _CUTTING = ("slice", "pad", "concatenate")
 _RULES: Mapping[str, Rule] = {

@@ -260,3 +260,15 @@ def lower_convert(op: Lowering) -> ir.Value:
     """A loop of scalar conversions."""
     source, target = op.types[0].dtype, op.result.dtype
     return pointwise(op.result.shape, op.operands, element_type(target), lambda x: Scalar(x, source).to(target).value)
+
+
+@lowers("nearest_byte")
+def lower_nearest_byte(op: Lowering) -> ir.Value:
+    """Next to 1.5 * 2^23 floats are whole numbers: those of a sum with it are its low bits, whatever their sign."""
+    source, large = op.types[0].dtype, 1.5 * 2**23 + op.attributes["above"]
+
+    def low_bits(value: ir.Value) -> ir.Value:
+        bits = arith.bitcast(ir.IntegerType.get_signless(32), (Scalar(value, source) + large).value)
+        return arith.trunci(element_type(op.result.dtype), bits)
+
+    return pointwise(op.result.shape, op.operands, element_type(op.result.dtype), low_bits)

@@ -13,7 +13,7 @@ from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.plan import BYTE_ROW, PAIR, ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
-from blu.passes.gpu.isa import mma, shared_memory, wgmma
+from blu.passes.gpu.isa import mma, prmt, shared_memory, wgmma
 from blu.passes.kernels import lanes as vectors
 
 
@@ -141,9 +141,13 @@ class Bytes:
         return vector.bitcast(vectors.vector_type(PAIR, element), one)
 
     def pair_of(self, values: ir.Value) -> ir.Value:
-        """The pair that a vector of two numbers is."""
-        one = ir.VectorType.get([1], ir.IntegerType.get_signless(16))
-        return vector.extract(vector.bitcast(one, values), [], [0])
+        """The pair that a vector of two numbers is: of the low bits of two words, by one instruction."""
+        i16 = ir.IntegerType.get_signless(16)
+        made_of = None if isinstance(values.owner, ir.Block) else values.owner
+        if made_of is not None and made_of.name == "arith.trunci" and str(made_of.operands[0].type) == "vector<2xi32>":
+            words = (vector.extract(made_of.operands[0], [], [lane]) for lane in range(PAIR))
+            return arith.trunci(i16, prmt.low_bytes(*words))
+        return vector.extract(vector.bitcast(ir.VectorType.get([1], i16), values), [], [0])
 
     @property
     def _start(self) -> ir.Value:

@@ -45,7 +45,6 @@ def test_gradients_are_as_near_as_those_of_halves(monkeypatch: pytest.MonkeyPatc
     pipeline = cpu.PIPELINE.replacing(Remat(isolate=True, cheap=True)).inserting(KeepRounded(), before=Remat)
     monkeypatch.setattr(cpu, "PIPELINE", pipeline)
     less = run("bf16", arguments)
-    assert less[0] == plain[0], "the loss is the same"
     assert any((one != other).any() for one, other in zip(less, plain, strict=True))
     for found, before, wanted in zip(less, plain, exact, strict=True):
         size = np.linalg.norm(wanted)
@@ -72,7 +71,8 @@ def test_what_is_kept(policy: str, form: str, budget: int, norms: int, slopes: i
         for stop in ("blu-differentiate", "blu-keep-rounded")
     )
     assert after.count("blu.reduce_precision") - before.count("blu.reduce_precision") == 2 * norms
-    assert after.count("blu.convert") - before.count("blu.convert") == 2 * slopes
+    assert after.count("blu.convert") - before.count("blu.convert") == slopes
+    assert after.count("blu.nearest_byte") == slopes
 
 
 def test_gpus_compute_neither_gelu_nor_its_slope_again() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import blu
 from blu.dialects.core.mlir import func
+from blu.dialects.ops.pointwise import NearestByte
 from blu.dialects.targets.nvidia import SM_90A
 from blu.errors import PassError
 from blu.passes.framework.base import find
@@ -185,23 +186,42 @@ def coded(x: blu.Tensor, w: blu.Tensor) -> tuple:
 
 def decoded(x: blu.Tensor, w: blu.Tensor, code: blu.Tensor) -> blu.Tensor:
     """A result of halves in the place of an operand of bytes."""
-    return (blu.matmul(x, w).astype("f32") * (code.astype("f32") - 128.0)).astype("bf16")
+    return (blu.matmul(x, w).astype("f32") * (code.astype("f32") - 128.0)).astype(x.dtype)
 
 
-@pytest.mark.parametrize(("sizes", "fields"), [((15, 16, 64), SMALL), ((65, 80, 72), SMALL), ((129, 144, 64), WIDE),
-                                               ((400, 208, 64), {**WIDE, "columns": 192})], ids=str)  # fmt: skip
-def test_bytes_beside_halves(sizes: tuple[int, int, int], fields: Fields) -> None:
+def nearest(x: blu.Tensor, w: blu.Tensor) -> tuple:
+    """A result of halves, and one of bytes that need no comparison."""
+    total = blu.matmul(x, w)
+    return total, NearestByte(total.astype("f32").clip(-12, 12) * 10.0, above=128)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "sizes", "fields"),
+    [
+        (coded, "bf16", (15, 16, 64), SMALL),
+        (nearest, "f16", (1, 16, 64), SMALL),
+        (coded, "f16", (65, 80, 72), SMALL),
+        (nearest, "bf16", (63, 48, 64), SMALL),
+        (coded, "bf16", (129, 144, 64), WIDE),
+        (nearest, "f16", (127, 144, 64), WIDE),
+        (nearest, "bf16", (400, 208, 64), {**WIDE, "columns": 192}),
+    ],
+    ids=str,
+)
+def test_bytes_beside_halves(function: Callable, kind: str, sizes: tuple[int, int, int], fields: Fields) -> None:
     rows, columns, depth = sizes
-    x, w = random_array((rows, depth), "bf16"), random_array((depth, columns), "bf16", 1)
+    x, w = random_array((rows, depth), kind), random_array((depth, columns), kind, 1)
     product = x.astype(np.float32) @ w.astype(np.float32)
-    program = compile_program(coded, x, w, schedules={"gemm_0": fields})
-    assert "st.global" not in program.ptx["gemm_0"]
+    program = compile_program(function, x, w, schedules={"gemm_0": fields})
+    ptx = program.ptx["gemm_0"]
+    assert "st.global" not in ptx and ("prmt" in ptx) == (function is nearest)
     halves, code = program.interpret(x, w)
-    wanted = np.clip(halves.astype(np.float32), -12, 12) * 10 + 128.5
+    scaled = np.clip(halves.astype(np.float32), -12, 12) * 10
     assert (np.abs(halves.astype(np.float32) - product) <= 2.0**-8 * np.abs(product) + 1e-4).all()
-    assert (code == np.floor(wanted)).all()
+    assert (code == (np.rint(scaled + 128) if function is nearest else np.floor(scaled + 128.5))).all()
     program = compile_program(decoded, x, w, code, schedules={"gemm_0": fields})
     assert "ld.shared.u16" in program.ptx["gemm_0"] and "st.global" not in program.ptx["gemm_0"]
     (found,) = program.interpret(x, w, code)
     expected = halves.astype(np.float32) * (code.astype(np.float32) - 128)
+    # Rounded, as what it is made of is.
     assert (np.abs(found.astype(np.float32) - expected) <= 2.0**-6 * np.abs(expected)).all()
