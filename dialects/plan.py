@@ -27,16 +27,24 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 "kernel" those of one kernel are one launch.
 """
 
-# pyright: reportGeneralTypeIssues=false, reportCallIssue=false
-# (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from blu.dataclass import dataclass
-from blu.dialects.core.dialect import attribute, declaration, declare, load_dialect, operand, result
+from blu.dialects.core.dialect import (
+    OPERAND,
+    OPTIONAL,
+    RESULT,
+    VARIADIC,
+    PythonDialect,
+    Slot,
+    attribute,
+    operand,
+    result,
+)
 from blu.dialects.core.fields import RESULT_SEGMENTS, SEGMENTS, check_number, slots
-from blu.dialects.core.mlir import ext, ir
+from blu.dialects.core.mlir import ir
 
 # The attribute of a call that says which others run at the same time, and of a kernel that runs for many calls at once.
 BATCH = "blu.batch"
@@ -44,122 +52,64 @@ BATCH = "blu.batch"
 LAUNCH = "blu.launch"
 RESULT_NAMES = "blu.result_names"
 """The attribute of a host program over memory with the name of each result, empty where it is only a number."""
-T = TypeVar("T")
 
+PlanDialect = PythonDialect("plan")
+"""The host program of a compiled module."""
 
-class PlanDialect(ext.Dialect, name="plan"):
-    """The host program of a compiled module."""
+# Make the host raise if the 0-d i64 tensor holds anything but NOTHING_FOUND.
+PlanDialect.declare("check", operand("found"), *map(attribute, ("kind", "op", "size")))
 
-    @classmethod
-    def _emit_module(cls) -> ir.Module:
-        """The declarations as IR."""
-        return declaration(cls)
+# Inside of a kernel: the sums that blocks make of their shares of a contraction, before they are added.
+PlanDialect.declare("parts", operand("total"), result("result"))
 
+# A piece of memory that the host provides.
+PlanDialect.declare("buffer", *map(attribute, ("space", "index", "offset")), result("result"))
 
-class Check(PlanDialect.Operation, name="check"):
-    """Make the host raise if the 0-d i64 tensor holds anything but NOTHING_FOUND."""
+# The memory of a buffer from so many bytes on. A view says in its type where it begins; this is a place.
+#
+# So kernels that work on parts of one buffer are equal, wherever these begin.
+PlanDialect.declare("part", operand("buffer"), attribute("offset"), result("result"))
 
-    found: ir.Value[Any]
-    kind: Any
-    op: Any
-    size: Any
+# A result of the program is a donated argument, which was written over.
+PlanDialect.declare("alias", operand("argument"), attribute("result"))
 
+# A collective begins, after those before it: from `source` to `target`, which may be one, row by row.
+#
+# `dtype` is that of the elements, `kind` the op's name, `amount` its root or shift; `reduction` may be empty.
+PlanDialect.declare(
+    "start",
+    operand("source"),
+    operand("target"),
+    *map(attribute, ("kind", "axis", "ranks", "reduction", "amount", "dtype")),
+    result("result"),
+)
 
-class Parts(PlanDialect.Operation, name="parts"):
-    """Inside of a kernel: the sums that blocks make of their shares of a contraction, before they are added."""
-
-    total: ir.Value[Any]
-    result: ir.OpResult[Any]
-
-
-class Buffer(PlanDialect.Operation, name="buffer"):
-    """A piece of memory that the host provides."""
-
-    space: Any
-    index: Any
-    offset: Any
-    result: ir.OpResult[Any]
-
-
-class Part(PlanDialect.Operation, name="part"):
-    """The memory of a buffer from so many bytes on. A view says in its type where it begins; this is a place.
-
-    So kernels that work on parts of one buffer are equal, wherever these begin.
-    """
-
-    buffer: ir.Value[Any]
-    offset: Any
-    result: ir.OpResult[Any]
-
-
-class Alias(PlanDialect.Operation, name="alias"):
-    """A result of the program is a donated argument, which was written over."""
-
-    argument: ir.Value[Any]
-    result: Any
-
-
-class Start(PlanDialect.Operation, name="start"):
-    """A collective begins, after those before it: from `source` to `target`, which may be one, row by row.
-
-    `dtype` is that of the elements, `kind` the op's name, `amount` its root or shift; `reduction` may be empty.
-    """
-
-    source: ir.Value[Any]
-    target: ir.Value[Any]
-    kind: Any
-    axis: Any
-    ranks: Any
-    reduction: Any
-    amount: Any
-    dtype: Any
-    result: ir.OpResult[Any]
-
-
-class Wait(PlanDialect.Operation, name="wait"):
-    """A collective that has begun is done: what it read may be written, and what it wrote be read."""
-
-    token: ir.Value[Any]
-    source: ir.Value[Any]
-    target: ir.Value[Any]
-
+# A collective that has begun is done: what it read may be written, and what it wrote be read.
+PlanDialect.declare("wait", operand("token"), operand("source"), operand("target"))
 
 HOST_SLOTS = 8
 """How many pieces of memory a routine of the host takes and gives at most."""
 
 
-def _declare_host_call() -> type:
-    """The host computes a routine of `blu.plan.routines`: `operands` pieces of memory are read, the others written.
-
-    `numbers` is JSON of what the routine takes besides.
-    """
-    fields = [operand(f"memory_{slot}", is_optional=True) for slot in range(HOST_SLOTS)]
-    fields += map(attribute, ("routine", "operands", "numbers"))
-    return declare("HostCall", PlanDialect, "host_call", fields, __doc__=_declare_host_call.__doc__)
-
-
-HostCall = _declare_host_call()
+# The host computes a routine of `blu.plan.routines`: `operands` pieces of memory are read, the others written.
+# `numbers` is JSON of what the routine takes besides.
+PlanDialect.declare(
+    "host_call",
+    *(operand(f"memory_{slot}", OPTIONAL) for slot in range(HOST_SLOTS)),
+    *map(attribute, ("routine", "operands", "numbers")),
+)
 HOST_CALL = "plan.host_call"
 
 
-class TensorMap(PlanDialect.Operation, name="tensor_map"):
-    """What a GPU's copy engine is told of a buffer, as `blu.plan.schema.TensorMap` says it."""
+# What a GPU's copy engine is told of a buffer, as `blu.plan.schema.TensorMap` says it.
+PlanDialect.declare(
+    "tensor_map", operand("buffer"), *map(attribute, ("offset", "dtype", "shape", "strides", "box")), result("result")
+)
 
-    buffer: ir.Value[Any]
-    offset: Any
-    dtype: Any
-    shape: Any
-    strides: Any
-    box: Any
-    result: ir.OpResult[Any]
-
-
-class Each(PlanDialect.Operation, name="each"):
-    """What a launch that does the work of many calls passes: in block z of its grid the argument of call z."""
-
-    arguments: Sequence[ir.Value[T]]
-    result: ir.OpResult[T]
-
+# What a launch that does the work of many calls passes: in block z of its grid the argument of call z.
+PlanDialect.declare(
+    "each", Slot(OPERAND, "arguments", VARIADIC, constraint="T"), Slot(RESULT, "result", constraint="T")
+)
 
 PART = "plan.part"
 VIEWS = ("memref.reinterpret_cast", PART)
@@ -168,21 +118,18 @@ LOOP_SLOTS = 512
 """How many tensors, or pieces of memory, a loop has at most."""
 
 
-def _declare_loop() -> type:
-    """A host function, done `count` times: what it carries, slices of what it walks along, and what it reads else.
-
-    On tensors, operands are what is carried at first, what slices are taken of, and what is read else, and results what
-    is carried in the end, and what slices are put together to. On memory, operands are the cells of what is carried,
-    then as before, and then what is put together: nothing is a result. `arena` is where in the arena the function's
-    own begins, in bytes.
-    """
-    fields = [operand(f"operand_{slot}", is_optional=True) for slot in range(LOOP_SLOTS)]
-    fields += map(attribute, ("body", "count", "carries", "slices", "given", "kept", "reverse", "arena"))
-    fields += [result(f"result_{slot}", is_optional=True) for slot in range(LOOP_SLOTS)]
-    return declare("Loop", PlanDialect, "loop", fields, __doc__=_declare_loop.__doc__)
-
-
-Loop = _declare_loop()
+# A host function, done `count` times: what it carries, slices of what it walks along, and what it reads else.
+#
+# On tensors, operands are what is carried at first, what slices are taken of, and what is read else, and results what
+# is carried in the end, and what slices are put together to. On memory, operands are the cells of what is carried,
+# then as before, and then what is put together: nothing is a result. `arena` is where in the arena the function's
+# own begins, in bytes.
+PlanDialect.declare(
+    "loop",
+    *(operand(f"operand_{slot}", OPTIONAL) for slot in range(LOOP_SLOTS)),
+    *map(attribute, ("body", "count", "carries", "slices", "given", "kept", "reverse", "arena")),
+    *(result(f"result_{slot}", OPTIONAL) for slot in range(LOOP_SLOTS)),
+)
 LOOP = "plan.loop"
 GOES_ON = "blu.goes_on"
 LOOP_BODY = "blu.loop_body"
@@ -353,4 +300,4 @@ def take_out_of_batch(operation: ir.Operation) -> None:
 def load(context: ir.Context) -> None:
     """Register the `plan` dialect in a context."""
     with context, ir.Location.unknown():
-        load_dialect(PlanDialect)
+        PlanDialect.load()

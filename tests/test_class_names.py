@@ -8,13 +8,10 @@ from tests.test_architecture import _modules, _none, _where
 
 # Names that classes of several modules may have, and why.
 _PER_TARGET = "the same for each target, which know nothing of each other"
-_OP_AND_STEP = "an op of the host program, named in IR, and the step of a plan that it becomes, named in its JSON"
 _OP_AND_LAYER = "an op, named in IR, and the layer of models, named by users"
 HOMONYMS = {
     "Array": "what a field of an op holds, written by who declares one, and what users get",
     "Attention": _OP_AND_LAYER,
-    "Buffer": "memory that a plan has, named in IR, and what users call an array of a module that is no parameter",
-    "Check": _OP_AND_STEP,
     "Collectives": _PER_TARGET,
     "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",
     "Contract": "an op, named in IR, and what one launch of a kernel was compiled for",
@@ -30,7 +27,6 @@ HOMONYMS = {
     "Sigmoid": _OP_AND_LAYER,
     "Softmax": _OP_AND_LAYER,
     "Tanh": _OP_AND_LAYER,
-    "TensorMap": _OP_AND_STEP,
 }
 
 

@@ -13,7 +13,7 @@ from functools import cache
 import blu.dialects.ops
 import blu.dialects.tensor
 from blu.dataclass import dataclass
-from blu.dialects.core.dialect import BluDialect
+from blu.dialects.core.dialect import BluDialect, Declared
 from blu.dialects.core.mlir import ir
 
 # What Blu builds ops of. A context loads others when it parses them; to load all that MLIR has takes twice as long.
@@ -63,7 +63,7 @@ class _Kept:
     """A context that is there for whoever comes next, once nobody has anything that is in it."""
 
     context: ir.Context
-    operations: list[type]
+    operations: list[Declared]
     uses: int = 1
 
     @property

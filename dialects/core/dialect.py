@@ -1,7 +1,7 @@
 """How dialects that Python declares are loaded, the `blu` dialect itself, and the op that ends the bodies of its ops.
 
-MLIR loads them from IRDL. Its Python builds that op by op, which takes longer than to compile a small program: here it
-is written as text.
+MLIR loads them from IRDL. Its Python builds that op by op, from classes with accessors that nobody asks for, which
+takes longer than to compile a small program: here it is written as text.
 
     irdl.dialect @plan {
       irdl.operation @each {
@@ -12,90 +12,108 @@ is written as text.
     }
 """
 
-# pyright: reportGeneralTypeIssues=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 from __future__ import annotations
 
 import functools
-import types
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.fields import CAPTURED_SLOTS
-from blu.dialects.core.mlir import ext, ir, irdl
+from blu.dialects.core.mlir import ir, load_declared
 from blu.errors import ArgumentError
 
-_HOW_MANY = {ext.Variadicity.single: "", ext.Variadicity.optional: "optional ", ext.Variadicity.variadic: "variadic "}
-_VARIADICITY = {False: ext.Variadicity.single, True: ext.Variadicity.optional}
-_told: dict[str, list[type]] = {}
-"""The ops of each dialect that MLIR's Python knows."""
+OPERAND, ATTRIBUTE, RESULT, REGION = "operand", "attribute", "result", "region"
+ONE, OPTIONAL, VARIADIC = "", "optional ", "variadic "
 
 
-class BluDialect(ext.Dialect, name="blu"):
-    """Deep learning on tensors: the mathematics of a model, before any decision on how to compute it."""
-
-    @classmethod
-    def _emit_module(cls) -> ir.Module:
-        """The declarations as IR."""
-        return declaration(cls)
-
-
-def load_dialect(dialect: type[ext.Dialect]) -> None:
-    """Load it into the current context. MLIR's Python is told of the classes once, and keeps no context for them."""
-    if ir.Context.current.is_dialect_loaded(dialect.name):
-        return
-    irdl.load_dialects(dialect._emit_module())
-    for operation in dialect.operations:
-        operation._attach_traits()
-    if _told.get(dialect.name) != dialect.operations:
-        ext._cext.globals._register_dialect_impl(dialect.DIALECT_NAMESPACE, dialect, replace=True)
-        for operation in dialect.operations:
-            ext._cext.register_operation(dialect, replace=True)(operation)
-        _told[dialect.name] = list(dialect.operations)
-
-
-@functools.cache
-def operand(name: str, is_optional: bool = False) -> ext.FieldDef:
-    """A field that holds a value."""
-    return ext.OperandDef(name, _VARIADICITY[is_optional], Any)
-
-
-@functools.cache
-def result(name: str, is_optional: bool = False) -> ext.FieldDef:
-    """A field that holds a result."""
-    return ext.ResultDef(name, _VARIADICITY[is_optional], Any)
-
-
-@functools.cache
-def attribute(name: str) -> ext.FieldDef:
-    """A field that holds an attribute."""
-    return ext.AttributeDef(name, ext.Variadicity.single, Any)
-
-
-@functools.cache
-def region(name: str) -> ext.FieldDef:
-    """A field that holds a body."""
-    return ext.RegionDef(name, ext.Variadicity.single, Any)
-
-
-def declare(title: str, dialect: type[ext.Dialect], name: str, fields: Iterable[ext.FieldDef], **more: Any) -> type:
-    """The class of an op: `more` may have its `traits`, and else is what stands in the class.
-
-    MLIR's Python makes a class from annotations, and for each field what reads and builds it: a third of a millisecond
-    for an op of sixteen fields, 20 for one of a thousand. Nobody reads ops of Blu by these.
+@dataclass(frozen=True)
+class Slot:
+    """A field of an op as MLIR knows it. How many values an operand or result holds is ONE, OPTIONAL or VARIADIC;
+    those of one `constraint` are of one type. Whatever else an op demands, its verifier looks after.
     """
-    keywords = {"name": name, "fields": list(fields), "traits": more.pop("traits", [])}
-    return types.new_class(title, (_base_of(dialect),), keywords, lambda space: space.update(more))
+
+    kind: str
+    name: str
+    how_many: str = ONE
+    constraint: str = ""
+
+    @property
+    def variable(self) -> str:
+        """What stands for its type in a declaration."""
+        return f"%{self.constraint or self.name}"
+
+
+@dataclass(eq=False)
+class Declared:
+    """An op of a dialect. It is verified by `verify_invariants`, which MLIR asks for by that name."""
+
+    dialect: str
+    name: str
+    slots: tuple[Slot, ...]
+    traits: tuple[type, ...] = ()
+    verify_invariants: Callable[[Any], bool] | None = None
+
+    def attach(self) -> None:
+        """Give the op its traits in the current context."""
+        name = f"{self.dialect}.{self.name}"
+        for trait in self.traits:
+            trait.attach(name)  # type: ignore[attr-defined]
+        if self.verify_invariants:
+            ir.DynamicOpTrait.attach(name, self)
+
+
+@dataclass(eq=False)
+class PythonDialect:
+    """A dialect, and the ops that were declared by now."""
+
+    name: str
+    operations: list[Declared] = field(default_factory=list)
+
+    def declare(self, name: str, *slots: Slot, **more: Any) -> Declared:
+        """Declare an op; `more` are its `traits` and what verifies it."""
+        self.operations.append(Declared(self.name, name, slots, **more))
+        return self.operations[-1]
+
+    def declaration(self) -> ir.Module:
+        """The declarations of all ops, in the current context."""
+        return ir.Module.parse(_text(self.name, tuple(self.operations)))
+
+    def load(self) -> None:
+        """Load it into the current context."""
+        if ir.Context.current.is_dialect_loaded(self.name):
+            return
+        load_declared(self.declaration())
+        for operation in self.operations:
+            operation.attach()
+
+
+BluDialect = PythonDialect("blu")
+"""Deep learning on tensors: the mathematics of a model, before any decision on how to compute it."""
 
 
 @functools.cache
-def _base_of(dialect: type[ext.Dialect]) -> type:
-    def declared(cls: Any, name: str, fields: list[ext.FieldDef], traits: list[type]) -> None:
-        cls._fields, cls._traits, cls._op_name = fields, traits, name
-        cls._generate_class_attributes(dialect.DIALECT_NAMESPACE, name, fields)
-        dialect.operations.append(cls)
+def operand(name: str, how_many: str = ONE) -> Slot:
+    """A field that holds a value, or none, or any number."""
+    return Slot(OPERAND, name, how_many)
 
-    return type("Declared", (dialect.Operation,), {"__init_subclass__": classmethod(declared)})
+
+@functools.cache
+def result(name: str, how_many: str = ONE) -> Slot:
+    """A field that holds a result."""
+    return Slot(RESULT, name, how_many)
+
+
+@functools.cache
+def attribute(name: str) -> Slot:
+    """A field that holds an attribute."""
+    return Slot(ATTRIBUTE, name)
+
+
+@functools.cache
+def region(name: str) -> Slot:
+    """A field that holds a body."""
+    return Slot(REGION, name)
 
 
 def take_back(before: Any, after: type, name: str) -> None:
@@ -106,29 +124,27 @@ def take_back(before: Any, after: type, name: str) -> None:
     if places[0] != places[1]:
         advice = "Give it another name: programs know ops by it."
         raise ArgumentError(f"op {name} of {places[1]} is declared by {places[0]} already", advice=advice)
-    BluDialect.operations.remove(before.ext_class)
-
-
-def declaration(dialect: type[ext.Dialect]) -> ir.Module:
-    """The declarations of all ops that a dialect has by now, in the current context."""
-    return ir.Module.parse(_text(dialect.name, tuple(dialect.operations)))
+    BluDialect.operations.remove(before.declared)
 
 
 @functools.lru_cache(maxsize=8)
-def _text(name: str, operations: tuple[Any, ...]) -> str:
+def _text(name: str, operations: tuple[Declared, ...]) -> str:
     lines = [line for operation in operations for line in _operation(operation)]
     return "\n".join([f"irdl.dialect @{name} {{", *lines, "}"])
 
 
-def _operation(operation: Any) -> Iterator[str]:
-    operands, attributes, results, regions = ext.partition_fields(operation._fields)
-    yield f"irdl.operation @{operation._op_name} {{"
-    yield from {f"{_constraint(item)} = irdl.any": None for item in (*operands, *attributes, *results)}
-    yield from (f"%{item.name} = irdl.region" for item in regions)
+def _operation(operation: Declared) -> Iterator[str]:
+    by_kind: dict[str, list[Slot]] = {OPERAND: [], ATTRIBUTE: [], RESULT: [], REGION: []}
+    for slot in operation.slots:
+        by_kind[slot.kind].append(slot)
+    operands, attributes, results, regions = by_kind.values()
+    yield f"irdl.operation @{operation.name} {{"
+    yield from {f"{slot.variable} = irdl.any": None for slot in (*operands, *attributes, *results)}
+    yield from (f"%{slot.name} = irdl.region" for slot in regions)
     yield from _group("operands(%s)", map(_value, operands))
-    yield from _group("attributes {%s}", (f'"{item.name}" = {_constraint(item)}' for item in attributes))
+    yield from _group("attributes {%s}", (f'"{slot.name}" = {slot.variable}' for slot in attributes))
     yield from _group("results(%s)", map(_value, results))
-    yield from _group("regions(%s)", (f"{item.name}: %{item.name}" for item in regions))
+    yield from _group("regions(%s)", (f"{slot.name}: %{slot.name}" for slot in regions))
     yield "}"
 
 
@@ -137,17 +153,34 @@ def _group(form: str, items: Iterable[str]) -> Iterator[str]:
         yield "irdl." + form % text
 
 
-def _value(item: Any) -> str:
+def _value(slot: Slot) -> str:
     """An operand or a result: its name, how many of it there are, and what it has to be."""
-    return f"{item.name}: {_HOW_MANY[item.variadicity]}{_constraint(item)}"
+    return f"{slot.name}: {slot.how_many}{slot.variable}"
 
 
-def _constraint(item: Any) -> str:
-    """Fields with the same TypeVar have the same type. Whatever else an op demands, its verifier looks after."""
-    if item.constraint is Any:
-        return f"%{item.name}"
-    assert isinstance(item.constraint, TypeVar), f"{item.name}: its verifier says of what kind a field is"
-    return f"%{item.constraint.__name__}"
+class Pure:
+    """The trait of an op that only computes its results: it may be merged, dropped, done ahead, or done again."""
+
+    class NoEffects(ir.MemoryEffectsOpInterface):
+        """It does nothing to memory."""
+
+        @staticmethod
+        def get_effects(operation: Any, effects: Any) -> None:
+            """Add nothing."""
+
+    class Speculatable(ir.ConditionallySpeculatable):
+        """It may be done where it would not have been."""
+
+        @staticmethod
+        def get_speculatability(operation: Any) -> Any:
+            """Always."""
+            return ir.Speculatability.Speculatable
+
+    @staticmethod
+    def attach(op_name: str) -> None:
+        """Give it to an op of the current context."""
+        Pure.NoEffects.attach(op_name)
+        Pure.Speculatable.attach(op_name)
 
 
 class Terminator:
@@ -168,11 +201,8 @@ class Closed:
         ir.IsIsolatedFromAboveTrait.attach(op_name)
 
 
-def _declare_yield() -> type:
-    """`blu.yield` ends a body with what that gives. The op around it verifies how many there are, of which types."""
-    values = [operand(f"value_{slot}", is_optional=True) for slot in range(CAPTURED_SLOTS)]
-    return declare("Yield", BluDialect, "yield", values, traits=[Terminator], __doc__=_declare_yield.__doc__)
-
-
-Yield = _declare_yield()
+# It ends a body with what that gives. The op around it verifies how many there are, of which types.
+BluDialect.declare(
+    "yield", *(operand(f"value_{slot}", OPTIONAL) for slot in range(CAPTURED_SLOTS)), traits=(Terminator,)
+)
 YIELD = "blu.yield"

@@ -18,7 +18,7 @@ from typing import Any
 from blu.dialects.quick_ops import QUICK, with_quick_builders
 
 DIALECTS = (
-    "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "irdl", "linalg", "llvm", "math", "memref",
+    "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "linalg", "llvm", "math", "memref",
     "nvvm", "scf", "tensor", "transform", "vector",
 )  # fmt: skip
 
@@ -67,7 +67,6 @@ for _name, _module in _EMPTY.items():
     sys.modules.setdefault(_module.__name__, _module)
 
 ir = _load(f"{PACKAGE}.ir")
-ext = _load(f"{PACKAGE}.dialects.ext")
 passmanager = _load(f"{PACKAGE}.passmanager")
 rewrite = _load(f"{PACKAGE}.rewrite")
 PassManager = passmanager.PassManager
@@ -127,3 +126,8 @@ def translate_module_to_llvmir(operation: Any) -> str:
     """
     native = _load(f"{PACKAGE}._mlir_libs._mlirDialectsLLVM")
     return native.translate_module_to_llvmir(operation)
+
+
+def load_declared(declarations: Any) -> None:
+    """Load the dialects that a module of IRDL declares into its context."""
+    _load(f"{PACKAGE}._mlir_libs._mlirDialectsIRDL").load_dialects(declarations)

@@ -7,7 +7,6 @@ from blu.dialects.core import untyped as arith
 from blu.dialects.core import untyped as bufferization
 from blu.dialects.core import untyped as builtin
 from blu.dialects.core import untyped as cf
-from blu.dialects.core import untyped as ext
 from blu.dialects.core import untyped as func
 from blu.dialects.core import untyped as gpu
 from blu.dialects.core import untyped as ir
@@ -32,12 +31,12 @@ __all__ = [
     "bufferization",
     "builtin",
     "cf",
-    "ext",
     "func",
     "gpu",
     "ir",
     "linalg",
     "llvm",
+    "load_declared",
     "math",
     "memref",
     "nvvm",
@@ -55,3 +54,4 @@ DIALECTS: tuple[str, ...]
 PassManager: Any
 
 def translate_module_to_llvmir(operation: Any) -> str: ...
+def load_declared(declarations: Any) -> None: ...

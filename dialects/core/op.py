@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core import dialect
-from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect, take_back
+from blu.dialects.core.dialect import ONE, OPTIONAL, YIELD, BluDialect, Closed, Declared, Pure, Slot, take_back
 from blu.dialects.core.dtypes import TensorType, check_results, refuse_float8, tensor_type
 from blu.dialects.core.fields import (
     ATTRIBUTE_KINDS,
@@ -45,7 +45,7 @@ from blu.dialects.core.fields import (
 )
 from blu.dialects.core.locations import describe, unknown_location
 from blu.dialects.core.marks import marks_of
-from blu.dialects.core.mlir import ext, ir
+from blu.dialects.core.mlir import ir
 from blu.dialects.core.regions import Takes, body_of, tracing_bodies
 from blu.dialects.core.verification import verifier_of
 from blu.dialects.inside import inside
@@ -161,7 +161,7 @@ class Op:
         cls.fields = _collect_fields(cls)
         _check_declaration(cls)
         OPS[name] = cls
-        cls.ext_class = _make_ext_class(cls)
+        cls.declared = _declared(cls)
 
     def __new__(cls, *operands: Any, **attributes: Any) -> Any:
         """Emit the op at the current insertion point; give its result (a Tensor, or a tuple of them).
@@ -227,19 +227,18 @@ def _check_declaration(cls: type[Op]) -> None:
     assert not (cls.region_fields() and cls.kernel), f"op {cls.name}: kernels take no ops with regions"
 
 
-def _make_ext_class(cls: type[Op]) -> type:
+def _declared(cls: type[Op]) -> Declared:
     """The MLIR side of the op: named operands and attributes, its effects, and the verifier made from `infer`."""
-    fields = [declared for item in cls.fields for declared in _irdl_fields(item)]
-    count = cls.result_slots if cls.num_results is None else cls.num_results
-    fields += [dialect.result(f"result_{number}", is_optional=cls.num_results is None) for number in range(count)]
-    content = {"verify_invariants": staticmethod(verifier_of(cls)), "traits": _traits(cls), "__doc__": cls.__doc__}
-    return dialect.declare(cls.__name__, BluDialect, cls.name, fields, **content)
+    fields = [slot for item in cls.fields for slot in _slots(item)]
+    count, how_many = (cls.result_slots, OPTIONAL) if cls.num_results is None else (cls.num_results, ONE)
+    fields += [dialect.result(f"result_{number}", how_many) for number in range(count)]
+    return BluDialect.declare(cls.name, *fields, traits=_traits(cls), verify_invariants=verifier_of(cls))
 
 
-def _traits(cls: type[Op]) -> list[type]:
+def _traits(cls: type[Op]) -> tuple[type, ...]:
     if cls.region_fields():
-        return [Closed, EffectsOfBodies]
-    return [ext.Pure] if cls.effects is Effects.NONE else []
+        return Closed, EffectsOfBodies
+    return (Pure,) if cls.effects is Effects.NONE else ()
 
 
 class EffectsOfBodies:
@@ -260,12 +259,12 @@ class EffectsOfBodies:
         EffectsOfBodies.Answer.attach(op_name)
 
 
-def _irdl_fields(item: Field) -> list[ext.FieldDef]:
+def _slots(item: Field) -> list[Slot]:
     """IRDL gives all operands of a variadic field one type, so such a field is declared as optional slots instead."""
     if item.is_operand and item.holds_list:
-        return [dialect.operand(f"{item.name}_{slot}", is_optional=True) for slot in range(item.width)]
+        return [dialect.operand(f"{item.name}_{slot}", OPTIONAL) for slot in range(item.width)]
     if item.is_operand:
-        return [dialect.operand(item.name, is_optional=item.kind == "OptionalOperand")]
+        return [dialect.operand(item.name, OPTIONAL if item.kind == "OptionalOperand" else ONE)]
     return [dialect.region(item.name) if item.is_region else dialect.attribute(item.name)]
 
 
@@ -390,4 +389,4 @@ def emitting_at(location: ir.Location) -> AbstractContextManager[None]:
 def load(context: ir.Context) -> None:
     """Register the `blu` dialect and its verifiers in a context."""
     with context, ir.Location.unknown():
-        load_dialect(BluDialect)
+        BluDialect.load()

@@ -60,7 +60,7 @@ def test_an_op_with_a_kernel_of_its_own_needs_no_rule_to_keep_its_form() -> None
         lowered = blu.jit(lambda x: Whole(blu.exp(x)) * 2).trace(blu.spec((4,))).lower("x86-64-v3", stop="linalg")
         assert "func.func private @whole_0(" in lowered.text and '"blu.whole"(%' in lowered.text
     finally:
-        BluDialect.operations.remove(OPS.pop("whole").ext_class)
+        BluDialect.operations.remove(OPS.pop("whole").declared)
 
 
 def test_one_file_knows_how_a_kernel_says_its_family() -> None:

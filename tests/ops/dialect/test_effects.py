@@ -321,7 +321,7 @@ def test_effects_that_vjp_cannot_have_once_are_refused(announce):
             program = blu.jit(lambda x: pulled(blu.grad(acts_in_its_gradient), x))
             program.trace(blu.spec((4,))).lower(stop="blu")
     finally:
-        BluDialect.operations.remove(OPS.pop("telling").ext_class)
+        BluDialect.operations.remove(OPS.pop("telling").declared)
 
 
 def test_what_has_effects_and_no_kernel_is_refused(announce, monkeypatch):

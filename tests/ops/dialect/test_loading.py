@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import types
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
 import pytest
 
 from blu.dialects.core import dialect as dialects
 from blu.dialects.core.context import make_context
-from blu.dialects.core.dialect import declaration
-from blu.dialects.core.mlir import ext, ir
+from blu.dialects.core.dialect import ATTRIBUTE, OPTIONAL, REGION, RESULT, VARIADIC, PythonDialect, Slot
+from blu.dialects.core.mlir import PACKAGE, ir
 from blu.dialects.core.op import BluDialect
 from blu.dialects.plan import PlanDialect
 
+SAME = TypeVar("SAME")
 TEXT = """
 func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = "blu.exp"(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -25,8 +31,8 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     write = dialects._operation
 
-    def record(operation: type) -> object:
-        names.append(operation._op_name)
+    def record(operation: dialects.Declared) -> object:
+        names.append(operation.name)
         return write(operation)
 
     monkeypatch.setattr(dialects, "_operation", record)
@@ -47,22 +53,41 @@ def test_the_second_context_reads_what_the_first_has_written(declared: list[str]
 
 @pytest.mark.parametrize("dialect", [BluDialect, PlanDialect])
 def test_a_dialect_with_other_ops_is_written_anew(
-    dialect: type, declared: list[str], monkeypatch: pytest.MonkeyPatch
+    dialect: PythonDialect, declared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fewer = list(dialect.operations)[:-1]
     monkeypatch.setattr(dialect, "operations", fewer)
     make_context()
-    assert declared == [operation._op_name for operation in fewer]
+    assert declared == [operation.name for operation in fewer]
     declared.clear()
     monkeypatch.undo()
-    assert make_context().is_dialect_loaded(dialect.DIALECT_NAMESPACE)
+    assert make_context().is_dialect_loaded(dialect.name)
 
 
 @pytest.mark.parametrize("dialect", [BluDialect, PlanDialect])
-def test_declarations_are_those_that_the_bindings_build(dialect: type[ext.Dialect]) -> None:
+def test_declarations_are_those_that_the_bindings_build(dialect: PythonDialect) -> None:
     with make_context(), ir.Location.unknown():
-        built = ext.Dialect._emit_module.__func__(dialect)
-        assert _forms(declaration(dialect)) == _forms(built)
+        assert _forms(dialect.declaration()) == _forms(_built(dialect))
+
+
+def _built(dialect: PythonDialect) -> ir.Module:
+    """What MLIR's Python makes of the same ops, as classes with annotations."""
+    ext = importlib.import_module(f"{PACKAGE}.dialects.ext")
+    built = types.new_class("Built", (ext.Dialect,), {"name": dialect.name})
+    for operation in dialect.operations:
+        body = {"__annotations__": {slot.name: _annotation(slot) for slot in operation.slots}}
+        types.new_class(
+            "One", (built.Operation,), {"name": operation.name}, lambda space, body=body: space.update(body)
+        )
+    return built._emit_module()
+
+
+def _annotation(slot: Slot) -> Any:
+    if slot.kind in (ATTRIBUTE, REGION):
+        return Any if slot.kind == ATTRIBUTE else ir.Region
+    of = SAME if slot.constraint else Any
+    one = ir.OpResult[of] if slot.kind == RESULT else ir.Value[of]
+    return {VARIADIC: Sequence[one], OPTIONAL: one | None}.get(slot.how_many, one)
 
 
 def _forms(module: ir.Module) -> list[list[object]]:
