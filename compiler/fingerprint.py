@@ -14,9 +14,12 @@ import blu.installed as installed
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
 TOOLCHAIN = ("torch-mlir", "llvmlite", "numpy")
-# What makes code of the text of a kernel: a package, the modules that say how much effort a family gets and what of a
-# program is code, and what the code is made with.
-CODE_GENERATION = "blu.compiler.codegen"
+# What makes code of the text of a kernel: modules, those that say how much effort a family gets and what of a program
+# is code, and what the code is made with. What asks for code, keeps it and links it is not among them.
+CODE_GENERATION = tuple(
+    f"blu.compiler.codegen.{name}"
+    for name in ("cubins", "kernel_texts", "llvm_skew", "native", "ptx", "ptx_stores", "worker")
+)
 READ_BY_CODE_GENERATION = ("blu.passes.framework.families", "blu.passes.framework.launches")
 CODE_TOOLCHAIN = ("torch-mlir", "llvmlite")
 # The group of entry points by which installed packages bring passes.
@@ -46,11 +49,10 @@ def _hash_of(fingerprint: str, *parts: str | bytes) -> str:
 def _code_fingerprint() -> str:
     """A hash of what turns the text of a kernel into code."""
     digest = hashlib.sha256()
-    digest.update(_sources(CODE_GENERATION))
-    for name in READ_BY_CODE_GENERATION:
+    for name in (*CODE_GENERATION, *READ_BY_CODE_GENERATION):
         found = importlib.util.find_spec(name)
         assert found is not None and found.origin
-        digest.update(_content(found.origin))
+        digest.update(hashlib.sha256(_content(found.origin)).digest())
     for name in CODE_TOOLCHAIN:
         digest.update(f"{name}=={version_of(name)}\0".encode())
     return digest.hexdigest()

@@ -176,18 +176,17 @@ def test_passes_of_the_users_leave_the_cache_of_kernels_on(
     assert asked["kernels"] == 1
 
 
-def test_what_makes_code_is_in_the_package_that_is_part_of_its_key() -> None:
-    package = Path(importlib.import_module(fingerprint.CODE_GENERATION).__file__ or "").parent
-    used = set()
-    for name in ("kernel_texts", "llvm_skew", "native", "ptx", "ptx_stores", "worker"):
-        for node in ast.walk(ast.parse((package / f"{name}.py").read_text())):
+def test_what_makes_code_is_in_the_modules_that_are_part_of_its_key() -> None:
+    used, package = set(), "blu.compiler.codegen"
+    for name in fingerprint.CODE_GENERATION:
+        for node in ast.walk(ast.parse(Path(importlib.import_module(name).__file__ or "").read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("blu"):
-                used.add(node.module)
-    outside = {name for name in used if not name.startswith(fingerprint.CODE_GENERATION)} - {
-        *fingerprint.READ_BY_CODE_GENERATION
-    }
-    # What these do is to walk through a module, to raise errors, and to declare classes.
-    known = {"blu.dataclass", "blu.dialects.core.mlir", "blu.dialects.core.modules", "blu.errors"}
+                names = [f"{package}.{alias.name}" for alias in node.names] if node.module == package else [node.module]
+                used.update(names)
+    assert f"{package}.llvm_skew" in used
+    outside = used - {*fingerprint.CODE_GENERATION, *fingerprint.READ_BY_CODE_GENERATION}
+    # What these do is to walk through a module, to raise errors, to declare classes, and to say where ptxas is.
+    known = {"blu", "blu.dataclass", "blu.dialects.core.mlir", "blu.dialects.core.modules", "blu.errors"}
     assert outside <= known, "no key covers this"
 
 
@@ -201,11 +200,12 @@ def test_a_change_of_code_generation_is_another_key_and_one_of_a_pass_is_not(mon
             fingerprint.source_fingerprint.cache_clear()
             return fingerprint.code_key("text"), fingerprint.key_of("text")
 
-    (code, program), generator, effort, rule = (keys(name) for name in ("", "llvm_skew.py", "families.py", "fuse.py"))
+    names = ("", "llvm_skew.py", "families.py", "fuse.py", "worker_pool.py")
+    (code, program), generator, effort, rule, pool = map(keys, names)
     fingerprint._code_fingerprint.cache_clear()
     fingerprint.source_fingerprint.cache_clear()
-    assert len({code, generator[0], effort[0]}) == 3 and rule[0] == code
-    assert len({program, generator[1], effort[1], rule[1]}) == 4
+    assert len({code, generator[0], effort[0]}) == 3 and rule[0] == pool[0] == code
+    assert len({program, generator[1], effort[1], rule[1], pool[1]}) == 5
 
 
 @pytest.fixture
