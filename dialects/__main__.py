@@ -42,12 +42,24 @@ def op_table(rows: list[OpRow]) -> Table:
     return table
 
 
+def explained(rows: list[OpRow]) -> dict[str, list[str]]:
+    """The ops that lack a part, by the part and the reason."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for part in row.lacks:
+            if part in row.reasons:
+                found.setdefault(f"{part} ({row.reasons[part]})", []).append(row.name)
+    return found
+
+
 def main() -> None:
     """Print the table of ops and what is missing of each."""
     make_context()
     rows = op_rows(lowered_names())
     # A terminal has its width; in a file or a pipe no name is cut.
     Console(width=None if sys.stdout.isatty() else WIDEST).print(op_table(rows))
+    for reason, names in explained(rows).items():
+        print(f"no {reason}: {', '.join(names)}")
     for row in rows:
         for hole in row.holes:
             print(f"{row.name} has no {hole}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from blu.dataclass import dataclass
-from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, as_dtype
+from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, TensorType, as_dtype
 from blu.dialects.core.evaluation import array_type, on_operand
 from blu.dialects.core.fields import Field
 from blu.dialects.core.op import OPS, Op, Sample
@@ -33,14 +33,19 @@ class OpRow:
     has_reference: bool
     lowering: str
     gradient: str
-    reasons: tuple[str, ...]
+    reasons: Mapping[str, str]
+    """Why it has none of what it lacks."""
+
+    @property
+    def lacks(self) -> list[str]:
+        """Which of its parts are not there."""
+        parts = {"reference": self.has_reference, "lowering": self.lowering, "gradient": self.gradient}
+        return [part for part, found in parts.items() if not found]
 
     @property
     def holes(self) -> list[str]:
-        """What the op lacks without a stated reason (gradients are asked for by the issue that brings them)."""
-        found = [] if self.has_reference else ["reference"]
-        found += [] if self.lowering else ["lowering"]
-        return [part for part in found if part not in self.reasons]
+        """What the op lacks without a stated reason."""
+        return [part for part in self.lacks if part not in self.reasons]
 
 
 def op_rows(lowered: Collection[str]) -> list[OpRow]:
@@ -60,8 +65,29 @@ def _row(cls: type[Op], has_rule: bool) -> OpRow:
         has_reference=hasattr(cls, "reference"),
         lowering="rule" if has_rule else "step" if cls.host_step else "decompose" if cls.decompose else "",
         gradient=_gradient(cls),
-        reasons=tuple(cls.deliberate),
+        reasons=_reasons(cls),
     )
+
+
+def _reasons(cls: type[Op]) -> dict[str, str]:
+    """Why an op deliberately lacks something, by what that is."""
+    found = {"gradient" if part == "vjp" else part: reason for part, reason in cls.deliberate.items()}
+    if not cls.operand_fields():
+        found.setdefault("gradient", "it takes nothing that one could be for")
+    elif not cls.region_fields() and not any(dtype.is_float for dtype in _given_dtypes(cls)):
+        found.setdefault("gradient", "it gives no floats")
+    return found
+
+
+def _given_dtypes(cls: type[Op]) -> set[DType]:
+    """The dtypes of the results that the op is tested with; f32 for an op of a user's without samples."""
+    if not hasattr(cls, "samples"):
+        return {as_dtype("f32")}
+    return {type_.dtype for item in cls.samples() for type_ in _result_types(cls, item)}
+
+
+def _result_types(cls: type[Op], sample: Sample) -> tuple[TensorType, ...]:
+    return tuple(cls.infer_all([on_operand(array_type, item) for item in sample.operands], sample.attributes))
 
 
 def _gradient(cls: type[Op]) -> str:
@@ -89,7 +115,7 @@ def _sampled_dtype(cls: type[Op], sample: Sample) -> DType:
     given = [as_dtype(array.dtype) for array in arrays if array is not None]
     if cls.region_fields():  # its bodies would have to be traced
         return given[0]
-    result = cls.infer_all([on_operand(array_type, item) for item in sample.operands], sample.attributes)[0].dtype
+    result = _result_types(cls, sample)[0].dtype
     return result if result in given or not given else given[0]
 
 
