@@ -20,6 +20,7 @@ from blu.dialects.ops.convolution.pooling_gradient import (
     padding_of,
     seen_from,
 )
+from blu.dialects.ops.convolution.pooling_stages import gradient_in_stages, largest_along, stages_of
 from blu.dialects.ops.convolution.products import cut, padded
 from blu.dialects.ops.convolution.windows import Dimension
 from blu.dialects.ops.creation import Iota
@@ -59,7 +60,11 @@ class MaxPool(Op, name="max_pool"):
         """One dimension after the other; windows that lie side by side are dimensions of their own."""
         dims = dimensions_of(operand.shape[1:-1], along)
         for axis, dim in enumerate(dims, 1):
-            operand = _side_by_side(operand, axis, dim) if _is_apart(dim) else _largest_along(operand, axis, dim)
+            if _is_apart(dim):
+                operand = _side_by_side(operand, axis, dim)
+                continue
+            for stage in stages_of(dim):
+                operand = largest_along(operand, axis, stage)
         return operand
 
     @staticmethod
@@ -73,6 +78,8 @@ class MaxPool(Op, name="max_pool"):
         dims = dimensions_of(operand.shape[1:-1], along)
         if all(map(_is_apart, dims)):
             return _gradient_side_by_side(g, operand, dims)
+        if _count(dims) > _MOST_PLACES and operand.size and g.size:
+            return gradient_in_stages(g, operand, dims)
         place = MaxPoolPlace(operand, **along)
         return MaxPoolGradient(g, place, sizes=operand.shape[1:-1], **along)
 
@@ -111,20 +118,6 @@ def _windows(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
     limits = [dim.count * dim.window if place == axis else size for place, size in enumerate(tensor.shape)]
     whole = cut(tensor, [0] * tensor.ndim, limits)
     return whole.reshape((*whole.shape[:axis], dim.count, dim.window, *whole.shape[axis + 1 :]))
-
-
-def _largest_along(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
-    low, high = ([count if at == axis else 0 for at in range(tensor.ndim)] for count in (dim.low, dim.high))
-    seen = padded(tensor, low, high, LOWEST)
-    result = None
-    for place in range(dim.window):
-        starts = [place * dim.dilation if at == axis else 0 for at in range(seen.ndim)]
-        ends = place * dim.dilation + (dim.count - 1) * dim.stride + 1
-        limits = [ends if at == axis else size for at, size in enumerate(seen.shape)]
-        view = cut(seen, starts, limits, [dim.stride if at == axis else 1 for at in range(seen.ndim)])
-        result = view if result is None else result.maximum(view)
-    assert result is not None
-    return result
 
 
 def _gradient_side_by_side(g: Tensor, operand: Tensor, dims: list[Dimension]) -> Tensor:
