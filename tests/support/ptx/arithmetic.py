@@ -69,20 +69,27 @@ class Arithmetic:
     def set(self, item: Instruction, value: np.ndarray, lanes: Lanes) -> None:
         """Let the register that an instruction computes have a value in some threads."""
         name = item.target
-        if value.itemsize == item.target_bytes and self.writers.get(name) is lanes:
+        if value.itemsize != item.target_bytes:
+            self.put(name, value, lanes)
+        elif self.writers.get(name) is lanes:
             self.registers[name] = value
         else:
-            self.put(name, value, lanes)
+            self._keep(name, value, lanes)
 
     def put(self, name: str, value: np.ndarray, lanes: Lanes) -> None:
         """Let a register have a value in some threads."""
-        value, writers = as_stored(value, bits_of(name)), self.writers
-        if lanes.are_all or writers.get(name) is lanes or name not in self.registers:
-            writers[name] = lanes
-        elif name not in self.program.temporaries:
-            value = np.where(lanes.active, value, read_as(self.registers[name], value.dtype))
-            writers.pop(name, None)
-        self.registers[name] = value
+        self._keep(name, as_stored(value, bits_of(name)), lanes)
+
+    def _keep(self, name: str, value: np.ndarray, lanes: Lanes) -> None:
+        """The same of a value of the register's size."""
+        registers, writers = self.registers, self.writers
+        if writers.get(name) is not lanes:
+            if lanes.are_all or name not in registers:
+                writers[name] = lanes
+            elif name not in self.program.temporaries:
+                value = np.where(lanes.active, value, read_as(registers[name], value.dtype))
+                writers.pop(name, None)
+        registers[name] = value
 
     def _do_mov(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Numbers put together, or taken apart."""

@@ -144,7 +144,7 @@ class Program:
         for stretch, item in self._stretches():
             operands = item.operands
             for operand in (item.guard, *(operands[1:] if item.writes else operands)):
-                for name in (operand,) if _is_register(operand) else _registers_in(operand):
+                for name in _registers_in(operand):
                     if written.get(name) != stretch:
                         lasting.add(name)
             for name in item.targets if item.writes else ():
@@ -184,15 +184,12 @@ class Program:
         return found
 
 
-def _is_register(operand: str | tuple[str, ...]) -> bool:
-    """Whether an operand is one register, and nothing else."""
-    return operand[:1] == "%" and "|" not in operand
-
-
 def _registers_in(operand: str | tuple[str, ...]) -> Sequence[str]:
     """All registers that an operand names."""
     if isinstance(operand, tuple):
         return operand
+    if operand[:1] == "%" and "|" not in operand:
+        return (operand,)
     return _SOME_REGISTER.findall(operand) if "%" in operand else ()
 
 
