@@ -192,7 +192,7 @@ class Sides:
 
 def _medians(torch: Any, sets: int, calls: dict[str, Callable[[int], Any]]) -> dict[str, float]:
     times: dict[str, list[float]] = {side: [] for side in calls}
-    clock = CudaClock(torch, WAIT_CLOCKS)
+    clock = CudaClock(torch, WAIT_CLOCKS, uncounted=sets)
     for _ in range(ROUNDS):
         for side, call in calls.items():
             times[side].append(clock.microseconds(partial(_with_set, call, sets), LAUNCHES))
