@@ -47,7 +47,9 @@ class BatchCalls(Pass):
         most, _ = steps.memory()
         limit = most + max(most * self.growth_percent // 100, self.growth_bytes)
         number = 0
-        for key in _mark_equal_calls(steps, kernels, self.call_bytes):
+        keys = _mark_equal_calls(steps, kernels, self.call_bytes)
+        # What is left alone since its users stood too early may be together where these have become a batch.
+        for key in (*keys, *keys):
             for batch in _batches(steps, key, limit):
                 for operation in batch.operations:
                     put_in_batch(operation, number)

@@ -113,5 +113,12 @@ def writing_before(operation: ir.Operation) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def writing_after(operation: ir.Operation) -> Iterator[None]:
+    """The same behind an op, which is not a block's last one."""
+    with ir.InsertionPoint.after(operation), emitting_at(operation.location):
+        yield
+
+
 def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "blu.constant"

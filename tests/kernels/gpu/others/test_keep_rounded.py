@@ -9,7 +9,8 @@ import pytest
 
 import blu
 from blu import nn
-from blu.compiler.pipelines import cpu
+from blu.compiler.pipelines import cpu, sm90
+from blu.dialects.core.mlir import ir
 from blu.frontend.tracing.tree import flatten
 from blu.passes.framework.base import find
 from blu.passes.graph.remat import KeepRounded, Remat
@@ -29,6 +30,9 @@ def small_gpt2() -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     model = nn.GPT2(SMALL)
     model.initialize(1)
+    state = model.state_dict()
+    norms = {name: value + 0.3 * rng.standard_normal(value.shape) for name, value in state.items() if "ln_" in name}
+    model.load_state_dict(state | {name: value.astype(np.float32) for name, value in norms.items()})
     return (model, *(rng.integers(0, 131, (2, 33)).astype(np.int32) for _ in range(2)))
 
 
@@ -42,13 +46,23 @@ def test_gradients_are_as_near_as_those_of_halves(monkeypatch: pytest.MonkeyPatc
     """GPUs do it by default; here the processor does the same."""
     arguments = small_gpt2()
     exact, plain = (run(policy, arguments) for policy in ("f32", "bf16"))
-    pipeline = cpu.PIPELINE.replacing(Remat(isolate=True, cheap=True)).inserting(KeepRounded(), before=Remat)
+    plain_remat = cpu.PIPELINE.replacing(Remat(isolate=True, cheap=True))
+    pipeline = plain_remat.inserting(KeepRounded(least_bytes=0), before=Remat)
     monkeypatch.setattr(cpu, "PIPELINE", pipeline)
     less = run("bf16", arguments)
     assert any((one != other).any() for one, other in zip(less, plain, strict=True))
     for found, before, wanted in zip(less, plain, exact, strict=True):
         size = np.linalg.norm(wanted)
         assert np.linalg.norm(found - wanted) <= 1.2 * np.linalg.norm(before - wanted) + 2e-3 * size
+
+
+def makers_of(module: ir.Module, names: tuple[str, ...]) -> int:
+    """How many ops have such a maker of their first operand, which has one, and so on."""
+    found = [item.operation for item in find(module, f"blu.{names[0]}")]
+    for name in names[1:]:
+        makers = [item.operands[0].owner for item in found]
+        found = [item.operation for item in makers if not isinstance(item, ir.Block) and item.name == f"blu.{name}"]
+    return len(found)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +75,19 @@ def test_gradients_are_as_near_as_those_of_halves(monkeypatch: pytest.MonkeyPatc
         ("tf32", "gelu_new", 0, 0, 0),
     ],
 )
-def test_what_is_kept(policy: str, form: str, budget: int, norms: int, slopes: int) -> None:
+def test_what_is_kept(
+    policy: str, form: str, budget: int, norms: int, slopes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of three layers; what is normalized last is read again at once."""
+    monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(KeepRounded(least_bytes=0)))
     tokens = blu.spec((2, 32), "i32")
     model = nn.GPT2(SMALL | {"activation_function": form})
     traced = blu.jit(gradients_in(policy), remat_budget=budget).trace(model, tokens, tokens)
-    before, after = (
-        [item.operation.name for item in find(traced.lower("sm_90a", stop=stop).module, "blu.*")]
-        for stop in ("blu-differentiate", "blu-keep-rounded")
-    )
+    modules = [traced.lower("sm_90a", stop=stop).module for stop in ("blu-differentiate", "blu-keep-rounded")]
+    before, after = ([item.operation.name for item in find(module, "blu.*")] for module in modules)
+    scaled = [makers_of(module, ("matmul", "transpose", "reshape", "reduce_precision", "add")) for module in modules]
+    assert scaled == [0, 0], "gradients of weights read what is standardized, not what is made of that again"
+    assert makers_of(modules[1], ("add", "multiply", "matmul", "transpose", "reshape", "reduce_precision")) == norms
     assert after.count("blu.reduce_precision") - before.count("blu.reduce_precision") == 2 * norms
     assert after.count("blu.convert") - before.count("blu.convert") == slopes
     assert after.count("blu.nearest_byte") == slopes
