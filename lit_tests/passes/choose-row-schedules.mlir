@@ -75,7 +75,7 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {rows_2 = {ki
   // CHECK-SAME: blu.schedule = {kind = "columns", split = 3 : i64, width = 4 : i64}
   // FIT-LABEL: func.func private @loops_0(
   // FIT-SAME: memref<210xf32>
-  // FIT-SAME: blu.schedule = {kind = "columns", lanes = 2 : i64, split = 3 : i64, threads = 256 : i64, unroll = 8 : i64, width = 4 : i64}
+  // FIT-SAME: blu.schedule = {cluster = 1 : i64, kind = "columns", lanes = 2 : i64, per_processor = 1 : i64, split = 3 : i64, threads = 256 : i64, unroll = 8 : i64, width = 4 : i64}
   func.func private @loops_0(%x: tensor<300x70xf32>) -> tensor<70xf32> attributes {blu.kernel = "loops", blu.schedule = {kind = "columns", split = 3 : i64, width = 4 : i64}} {
     %zero = arith.constant 0.0 : f32
     %0 = tensor.empty() : tensor<70xf32>

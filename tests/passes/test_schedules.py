@@ -289,6 +289,7 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
         "scheduling",
         "limits",
         "product_sums",
+        "split_column_sums",
         "copy_factors",
         "gradient",
         "keep_logarithms",

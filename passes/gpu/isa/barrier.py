@@ -38,6 +38,11 @@ def cluster_arrive() -> None:
     nvvm.cluster_arrive(aligned=True)
 
 
+def cluster_arrive_relaxed() -> None:
+    """The same, but what this thread wrote before need not be seen by those that wait."""
+    nvvm.cluster_arrive_relaxed(aligned=True)
+
+
 def cluster_wait() -> None:
     """Wait until all threads of the cluster have been counted, and see what they wrote before."""
     nvvm.cluster_wait(aligned=True)

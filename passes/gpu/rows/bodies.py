@@ -152,6 +152,12 @@ def to_words(value: ir.Value) -> list[ir.Value]:
     return [arith.extui(numbers.i32(), value if value.type == integer else arith.bitcast(integer, value))]
 
 
+def count_words(element: ir.Type, lanes: int) -> int:
+    """How many words the bits of so many elements are."""
+    width = 64 if isinstance(element, ir.IndexType) else element.width
+    return lanes * max(1, width // 32) if width * lanes % 32 else width * lanes // 32
+
+
 def from_words(words: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
     """The value of a type whose bits `to_words` gave."""
     if isinstance(type_, ir.IndexType):

@@ -91,6 +91,11 @@ COLUMN_THREADS = 32
 """Threads beside each other in a block that reduces columns."""
 FEWEST_COLUMN_THREADS = 8
 """Threads that read a piece of a row together: of 16 bytes each, 128."""
+COLUMN_CLUSTER = 8
+"""Blocks that add up columns together, where that takes no second launch then."""
+COLUMN_CLUSTER_BLOCK = 256
+COLUMN_CLUSTER_WIDTHS = (32, 16, 8)
+"""Threads beside each other in such blocks, best first."""
 FEW_BLOCKS = 64
 
 
@@ -105,11 +110,22 @@ def count_parts(program: RowProgram, target: GpuTarget) -> int:
     if program.across:
         enough = points >= 2 * target.processors or width < 2 * SLICE or _is_soon_added_up(program)
         return 1 if enough else min(ceil(width / SLICE), ceil(wanted / points), MOST_PARTS)
-    if width <= FEW_COLUMN_ROWS:
-        return 1
     lanes = WIDEST // max(element_bytes(type_) for type_ in elements_of(program))
+    if width <= FEW_COLUMN_ROWS or cluster_width(width, ceil(points / lanes), target):
+        return 1
     tiles = ceil(points / (lanes * COLUMN_THREADS))
     return max(1, min(width // RANGE, ceil(wanted / tiles), MOST_PARTS))
+
+
+def cluster_width(rows: int, count: int, target: GpuTarget) -> int:
+    """Threads beside each other in clusters that each have some of `count` vectors of columns, and add up all rows: as
+    many as leave a block for each processor, or 0 where there would be too few blocks, or no time to gain."""
+    if not target.clusters or rows <= FEW_COLUMN_ROWS:
+        return 0
+    blocks = {width: COLUMN_CLUSTER * ceil(count / width) for width in COLUMN_CLUSTER_WIDTHS}
+    most = max(blocks.values())
+    enough = [width for width in COLUMN_CLUSTER_WIDTHS if blocks[width] >= min(target.processors, most)]
+    return enough[0] if target.processors <= 2 * most else 0
 
 
 def _is_soon_added_up(program: RowProgram) -> bool:
@@ -128,7 +144,7 @@ def choose_kind(group: RowGroup, target: GpuTarget, split: int) -> Schedule:
         square = find_square(group.program, group.layout, group.frame)
         return SquaresSchedule(square.side) if square else choose_points(group)
     if not group.program.across:
-        return choose_columns(group, split)
+        return choose_columns(group, target, split)
     if split == 1:
         return choose_rows(group, target)
     return _choose_few(group, target) or choose_slices(group, split)
@@ -248,9 +264,12 @@ def _vector_bytes(operands: list[RowOperand], lanes: int) -> int:
     return sum(operand.size * lanes for operand in operands if operand.is_input)
 
 
-def choose_columns(group: RowGroup, split: int) -> ColumnsSchedule:
+def choose_columns(group: RowGroup, target: GpuTarget, split: int) -> ColumnsSchedule:
     """The schedule of threads that each have some columns."""
     lanes, unroll = _column_vectors(group)
+    if split == 1 and (width := cluster_width(group.width, group.rows // lanes, target)):
+        threads, blocks = COLUMN_CLUSTER_BLOCK, COLUMN_CLUSTER
+        return ColumnsSchedule(threads, lanes, width, unroll, cluster=blocks, per_processor=BLOCKS_PER_PROCESSOR)
     fewest = FEWEST_COLUMN_THREADS if split == 1 else COLUMN_THREADS
     return ColumnsSchedule(COLUMN_BLOCK, lanes, _column_width(group.rows // lanes, fewest), unroll, split)
 

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from math import ceil, gcd, prod
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, func, ir, memref, vector
+from blu.dialects.core.mlir import arith, func, ir, llvm, memref, vector
 from blu.passes.gpu import numbers
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.rows.bodies import WIDEST, GuardedScope, element_bytes
-from blu.passes.gpu.rows.teams import all_of, combine_depth
+from blu.passes.gpu.rows.bodies import WIDEST, GuardedScope, count_words, element_bytes
+from blu.passes.gpu.rows.teams import ColumnCluster, all_of, cluster_bytes, combine_depth
 from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index, split_number
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
@@ -64,10 +65,15 @@ def column_points(kernel: RowKernel) -> int:
     return prod(kernel.layout.sizes[dim] for dim in kernel.layout.rows)
 
 
-def shared_bytes(kernel: RowKernel) -> int:
-    """Shared memory for the sums of all threads of a block, of one reduction after the other."""
-    words = [words_of(fold.element) for walk in kernel.walks for _, fold in kernel.folds(walk)]
-    return max(words, default=0) * 4 * kernel.cut.lanes * kernel.cut.threads
+def shared_bytes(kernel: RowKernel, width: int) -> int:
+    """Shared memory for the sums of all threads of a block, of one reduction after the other; or for all reductions of
+    a cluster of blocks that have `width` threads beside each other."""
+    cut = kernel.cut
+    elements = [fold.element for walk in kernel.walks for _, fold in kernel.folds(walk)]
+    if cut.cluster == 1:
+        return max(map(words_of, elements), default=0) * 4 * cut.lanes * cut.threads
+    counts = [count_words(element, cut.lanes) for element in elements]
+    return sum(cluster_bytes(cut.cluster, cut.threads // WARP, width, count) for count in counts)
 
 
 def words_of(element: ir.Type) -> int:
@@ -88,6 +94,9 @@ class ColumnThread(RowThread):
     def emit_sums(self) -> None:
         """Add up the rows of a range, and write results or what was found for them."""
         walk = self.kernel.walks[0]
+        if self.kernel.cut.cluster > 1:
+            with self.row.cursor.point:
+                self._cluster.begin(self._words)
         step, length = self.grid.depth * self.kernel.cut.unroll, self.grid.length
         is_exact = self._width % length == 0 and length % step == 0
         with self.row.cursor.point:
@@ -131,9 +140,11 @@ class ColumnThread(RowThread):
         return GuardedScope(self.row.bound | set(sizes), cursor, indices, None, {}, present)
 
     def _end(self, totals: list[ir.Value], write: Callable) -> None:
-        for total, (node, fold) in zip(totals, self.kernel.folds(self.kernel.walks[0]), strict=True):
+        for number, (total, (node, fold)) in enumerate(
+            zip(totals, self.kernel.folds(self.kernel.walks[0]), strict=True)
+        ):
             with node.operation.location, self.row.cursor.point:
-                value = self._add_block(total, fold)
+                value = self._add_block(total, fold) if self.kernel.cut.cluster == 1 else self._add_all(total, number)
             write(node, fold, value)
         if write == self._finish_column:
             self._store_results(self.kernel.walks[-1])
@@ -141,7 +152,8 @@ class ColumnThread(RowThread):
     def _is_first(self) -> ir.Value | None:
         with self.row.cursor.point:
             first = numbers.is_equal(self.depth, 0) if self.grid.depth > 1 else None
-            return all_of([self.row.present, first])
+            alone = numbers.is_equal(self.part, 0) if self.kernel.cut.cluster > 1 else None
+            return all_of([self.row.present, first, alone])
 
     def _finish_column(self, node: RowNode, fold: Fold, value: ir.Value) -> None:
         place = node.num_inputs + fold.number
@@ -191,6 +203,23 @@ class ColumnThread(RowThread):
         """What the threads of a column have found, in order; right in the first of them only."""
         grid = self.grid
         return combine_depth(self.team.shared, self.team.number, total, fold.combine, grid.width, grid.depth)
+
+    def _add_all(self, total: ir.Value, number: int) -> ir.Value:
+        """The same of all blocks of a cluster, for one of its reductions; right in the first block only."""
+        cluster, (_, fold) = self._cluster, self.kernel.folds(self.kernel.walks[0])[number]
+        return cluster.combine(total, fold.combine, sum(map(cluster.bytes_of, self._words[:number])))
+
+    @property
+    def _words(self) -> list[int]:
+        """Words of what a thread has of each reduction."""
+        folds, lanes = self.kernel.folds(self.kernel.walks[0]), self.kernel.cut.lanes
+        return [count_words(fold.element, lanes) for _, fold in folds]
+
+    @property
+    def _cluster(self) -> ColumnCluster:
+        cut, shared = self.kernel.cut, llvm.ptrtoint(numbers.i32(), self.team.shared)
+        warps = cut.threads // WARP
+        return ColumnCluster(shared, self.team.number, self.part, cut.cluster, warps, self.grid.width)
 
 
 def spell_out_sums(kernel: func.FuncOp) -> dict[ir.Operation, ir.Value]:

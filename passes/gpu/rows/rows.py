@@ -149,7 +149,7 @@ def _write_columns(launches: Launches, group: RowGroup, schedule: ColumnsSchedul
     (frame,) = launches.frames
     kernel = RowKernel.plan(group, schedule.cut(group.width))
     scratch = frame.scratch if schedule.split > 1 else []
-    grid = ColumnGrid.of(kernel, schedule.width, schedule.split)
+    grid = ColumnGrid.of(kernel, schedule.width, schedule.split * schedule.cluster)
     write_column_launch(frame, kernel, grid, dict(zip(result_values(kernel), scratch, strict=False)), True)
     if scratch:
         frame = launches.open("_end")
@@ -162,11 +162,14 @@ def write_column_launch(
     """One launch: of ranges of rows, or of what they have left; `found` are the memrefs for that, by result."""
     lanes, points = kernel.cut.lanes, column_points(kernel) // kernel.cut.lanes
     blocks = grid.tiles * (grid.parts if is_first else 1)
-    with open_launch(frame, kernel, blocks, kernel.cut.threads, shared_bytes(kernel)) as (here, bodies, entry):
+    bytes_, cluster = shared_bytes(kernel, grid.width), kernel.cut.cluster
+    with open_launch(frame, kernel, blocks, kernel.cut.threads, bytes_) as (here, bodies, entry):
         cursor = entry.cursor
         with cursor.point:
             thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
             tile, part = numbers.remainder(block, grid.tiles), numbers.divide(block, grid.tiles)
+            if cluster > 1:
+                tile, part = numbers.divide(block, cluster), numbers.remainder(block, cluster)
             point = numbers.add(numbers.multiply(tile, grid.width), numbers.remainder(thread, grid.width))
             present = None
             if points % grid.width:

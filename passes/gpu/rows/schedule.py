@@ -7,6 +7,7 @@ one of the others is put once there are strides (choice.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
@@ -139,10 +140,16 @@ class ColumnSchedule(RowSchedule):
 
 @dataclass(frozen=True)
 class ColumnsSchedule(ColumnSchedule):
-    """`split` blocks share a column, and another launch adds up what they have found (columns.py)."""
+    """`split` blocks share a column, and another launch adds up what they have found (columns.py). Or it is a `cluster`
+    of blocks, which adds that up itself: `per_processor` blocks have registers on a processor."""
 
     kind: ClassVar[str] = "columns"
     split: int = 1
+    cluster: int = 1
+    per_processor: int = 1
+
+    def cut(self, width: int) -> RowCut:
+        return replace(super().cut(width), cluster=self.cluster, per_processor=self.per_processor)
 
 
 @dataclass(frozen=True)

@@ -277,10 +277,23 @@ def _excess_columns(schedule: ColumnSchedule, group: RowGroup, target: GpuTarget
         yield f"width = {schedule.width}: a power of two of the {schedule.threads} threads are beside each other"
     elif schedule.threads % schedule.width:
         yield f"width = {schedule.width}: {schedule.threads} threads are no multiple of that"
+    if isinstance(schedule, ColumnsSchedule) and schedule.cluster > 1:
+        yield from _excess_column_cluster(schedule, target)
     types = [item.element for item in group.sums] if isinstance(group, RangeGroup) else elements_of(group.program)
     needed = max(map(words_of, types), default=0) * 4 * schedule.lanes * schedule.threads
     if needed > target.shared_bytes:
         yield f"sums of {schedule.threads} threads take {needed} bytes of shared memory, of {target.shared_bytes}"
+
+
+def _excess_column_cluster(schedule: ColumnsSchedule, target: GpuTarget) -> Iterator[str]:
+    if not target.clusters or schedule.cluster not in CLUSTERS:
+        blocks = ", ".join(map(str, CLUSTERS))
+        yield f"cluster = {schedule.cluster}: clusters have {blocks} blocks, and {target.name} may have none"
+    if schedule.split > 1:
+        yield f"split = {schedule.split}: a cluster of blocks leaves nothing to add up"
+    rows = choice.WARP // schedule.width if schedule.width <= choice.WARP else 0
+    if not rows or schedule.cluster % rows or schedule.threads // choice.WARP % rows:
+        yield f"width = {schedule.width}: a warp has {rows} rows of that, by which warps and blocks are to be divisible"
 
 
 def _excess_ranges(schedule: RowRangesSchedule, group: RowGroup, target: GpuTarget) -> Iterator[str]:

@@ -11,6 +11,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.gpu.attention.row_sums.views import ranges_of_gradients
 from blu.passes.gpu.gemm.boxes.plan import ROWS_OF_WARP
+from blu.passes.gpu.rows.choice import cluster_width
 from blu.passes.gpu.rows.product_sums import is_of_product, rows_of
 from blu.passes.kernels.rows.reductions import Fold, read_reduction
 from blu.passes.loops.fuse.loops import OF_PRODUCT, LoopNest, loop_nest
@@ -95,7 +96,7 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     nest = loop_nest(operation, 0)
     assert nest is not None, "a column sum without loops"
     rows, columns = nest.sizes
-    if rows < FEWEST_ROWS or columns == 0:
+    if rows < FEWEST_ROWS or columns == 0 or (_is_alone(nest) and cluster_width(rows, columns // 4, target)):
         return False
     operand = rows_of(operation, fold)
     with ir.InsertionPoint(operation), operation.location:
@@ -106,6 +107,12 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     operation.results[0].replace_all_uses_with(total)
     operation.erase()
     return True
+
+
+def _is_alone(nest: LoopNest) -> bool:
+    """Whether only this op reads what it adds up, arguments of the program: there are no rows that another kernel walks
+    over."""
+    return all(isinstance(value.owner, ir.Block) and len(list(value.uses)) == 1 for value in nest.inputs)
 
 
 def _ranges(operation: ir.Operation, nest: LoopNest, fold: Fold, target: GpuTarget) -> ir.Value:

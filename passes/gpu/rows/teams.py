@@ -10,7 +10,8 @@ Source: PTX ISA, "st.async", "mbarrier".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import gcd
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, vector
@@ -24,6 +25,8 @@ from blu.passes.kernels import lanes as vectors
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
 SLOT_BYTES = 32 * 8
 """Shared memory for one reduction: a value of up to 8 bytes from each warp."""
+COUNTER_BYTES = 16
+"""A barrier, where what is behind it begins at a multiple of 16 bytes."""
 BARRIER = SLOT_BYTES - mbarrier.BYTES
 """Where in a slot the barrier is that counts what comes there."""
 
@@ -155,6 +158,110 @@ def combine_depth(
     for other in found[1:]:
         result = combine(result, other)
     return result
+
+
+@dataclass(frozen=True)
+class ColumnCluster:
+    """Blocks of a cluster that have the same columns: of each block `warps` warps, of which each has `32 / width` rows
+    of `width` threads.
+
+    `shared` (an i32) is where shared memory has `bytes_of` each value: what the warps of a block have found, then (in
+    the first block) what the blocks have sent, and the barrier that counts that.
+    """
+
+    shared: ir.Value
+    thread: ir.Value
+    rank: ir.Value
+    blocks: int
+    warps: int
+    width: int
+
+    def bytes_of(self, words: int) -> int:
+        """Shared memory for one value of so many words."""
+        return cluster_bytes(self.blocks, self.warps, self.width, words)
+
+    def begin(self, sizes: Sequence[int]) -> None:
+        """Make the barriers of values of so many words; `combine` is to wait until all blocks have."""
+        with when(numbers.is_equal(self.thread, 0)):
+            end = 0
+            for words in sizes:
+                end += self.bytes_of(words)
+                mbarrier.init(numbers.add(self.shared, end - COUNTER_BYTES), 1)
+            mbarrier.fence_init()
+        barrier.cluster_arrive_relaxed()
+
+    def combine(self, value: ir.Value, combine: Combine, offset: int) -> ir.Value:
+        """The values of all threads of a column combined; right in the first `width` threads of the first block only.
+
+        The first value of all has the offset 0.
+        """
+        value = self._in_block(value, combine, offset)
+        words, size = to_words(value), self._size(value)
+        if offset == 0:
+            barrier.cluster_wait()
+        offset += self.warps * size
+        counter = numbers.add(self.shared, offset + self.blocks * size)
+        is_first = numbers.is_equal(self.rank, 0)
+        with when(arith.andi(is_first, numbers.is_equal(self.thread, 0))):
+            mbarrier.arrive_expect_tx(counter, self.blocks * size)
+        with when(numbers.is_below(self.thread, self.width)):
+            place = self._place(offset, self.rank, self.thread, size)
+            there, counted = (cluster.mapa(address, numbers.number(0)) for address in (place, counter))
+            for number, word in enumerate(words):
+                cluster.st_async(there, 4 * number, word, counted)
+        phase = numbers.number(0)
+        with when(is_first):
+            repeat_while(lambda: numbers.is_equal(mbarrier.try_wait_cluster(counter, phase), 0))
+        return self._gather(value.type, combine, offset, self.blocks, size)
+
+    def _in_block(self, value: ir.Value, combine: Combine, offset: int) -> ir.Value:
+        """The values of all threads of a column in a block; every thread of it has the result."""
+        value = self._across(value, combine)
+        lane, warp = numbers.remainder(self.thread, WARP), numbers.divide(self.thread, WARP)
+        words, size = to_words(value), self._size(value)
+        with when(numbers.is_below(lane, self.width)):
+            at, count = self._place(offset, warp, lane, size), gcd(4, len(words))
+            for number in range(0, len(words), count):
+                shared_memory.st(at, 4 * number, words[number : number + count])
+        barrier.sync()
+        return self._gather(value.type, combine, offset, self.warps, size)
+
+    def _size(self, value: ir.Value) -> int:
+        """Bytes of the values of a row of threads."""
+        return 4 * len(to_words(value)) * self.width
+
+    def _across(self, value: ir.Value, combine: Combine) -> ir.Value:
+        """The values of a warp's threads of the same column."""
+        distance = WARP // 2
+        while distance >= self.width:
+            other = [_exchange(word, distance) for word in to_words(value)]
+            value = combine(value, from_words(other, value.type))
+            distance //= 2
+        return value
+
+    def _gather(self, type_: ir.Type, combine: Combine, offset: int, count: int, size: int) -> ir.Value:
+        """What `count` have left combined, in order; the rows of a warp take turns."""
+        lane, rows = numbers.remainder(self.thread, WARP), WARP // self.width
+        column, first = numbers.remainder(lane, self.width), numbers.divide(lane, self.width)
+        words, found = size // 4 // self.width, []
+        step = gcd(4, words)
+        for number in range(0, count, rows):
+            at = self._place(offset, numbers.add(first, number), column, size)
+            read = [shared_memory.ld(at, 4 * place, step, numbers.i32()) for place in range(0, words, step)]
+            found.append(from_words([word for some in read for word in some], type_))
+        total = found[0]
+        for other in found[1:]:
+            total = combine(total, other)
+        return self._across(total, combine)
+
+    def _place(self, offset: int, group: ir.Value, column: ir.Value, size: int) -> ir.Value:
+        own = numbers.multiply(column, size // self.width)
+        return numbers.add(numbers.add(self.shared, offset), numbers.add(numbers.multiply(group, size), own))
+
+
+def cluster_bytes(blocks: int, warps: int, width: int, words: int) -> int:
+    """Shared memory of each of some blocks that put values of so many words together (ColumnCluster)."""
+    return 4 * words * width * (blocks + warps) + COUNTER_BYTES
 
 
 def element_pointer(base: ir.Value, index: ir.Value, element: ir.Type) -> ir.Value:

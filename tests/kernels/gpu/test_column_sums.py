@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from tests.kernels.gpu.test_rows import LOADS, TARGETS, WIDE_LOADS, array, count, shape_only
-from tests.support.kernels.gpu_program import compile_program
+from tests.support.kernels.gpu_program import DTYPES, compile_program
 
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
 
@@ -163,3 +164,35 @@ def test_what_parts_find_out_about_bools_is_a_byte_in_memory(name: str, shape: t
     program = compile_program(lambda x: getattr(blu, name)(x, axis=axis), x)
     assert len(program.plan["launches"]) == 2
     assert np.array_equal(program.interpret(x)[0], getattr(np, name)(x, axis=axis))
+
+
+CLUSTERS = {
+    "narrow": {"cluster": 8, "threads": 128, "width": 8, "unroll": 2},
+    "wide": {"cluster": 2, "threads": 64, "width": 32},
+    "alone": {"cluster": 4, "threads": 64, "width": 16, "lanes": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cluster"), [("f32", "narrow"), ("bf16", "wide"), ("i64", "alone"), ("i8", "narrow"), ("bool", "wide")]
+)
+def test_a_cluster_of_blocks_adds_up_columns(dtype: str, cluster: str):
+    """One result, or two (a number and its place), of rows and columns that fill no block, and of more."""
+    rng, wish = np.random.default_rng(0), {"loops_0": {"kind": "columns", **CLUSTERS[cluster]}}
+    for name in ("any", "all") if dtype == "bool" else ("max", "argmax"):
+        find, expected = partial(getattr(blu, name), axis=0), partial(getattr(np, name), axis=0)
+        for rows, columns in ((1, 3), (65, 200)):
+            x = rng.integers(0, 9, (rows, columns)).astype(DTYPES[dtype])
+            program = compile_program(find, x, schedules=wish)
+            assert program.plan["launches"][0]["grid"][0] % CLUSTERS[cluster]["cluster"] == 0
+            np.testing.assert_array_equal(program.interpret(x)[0], expected(x))
+
+
+def test_where_nobody_walks_over_rows_columns_take_one_launch():
+    x = np.random.default_rng(0).integers(-8, 8, (1100, 1001)).astype(np.float32)
+    alone = compile_program(lambda x: blu.sum(x, axis=0), x)
+    assert len(alone.plan["launches"]) == 1
+    assert not alone.spills()
+    np.testing.assert_array_equal(alone.interpret(x)[0], x.sum(0))
+    beside = compile_program(lambda x: (x - blu.max(x, axis=1, keepdims=True), blu.sum(x, axis=0)), x)
+    assert [launch["kernel"] for launch in beside.plan["launches"]] == ["rows_0", "loops_0"], "x is read once"

@@ -85,6 +85,7 @@ class Races:
         # Who knows of which lane more than of its warp.
         self._lane_of = self.warp_of * WARP + own % WARP
         self._told = np.zeros((warps, warps * WARP), np.int32)
+        self._word, self._lanes_word = np.zeros_like(self.known[0]), np.zeros_like(self._told[0])
         if threads % WARP:  # of lanes that there are not, as well
             self._told[:, np.setdiff1d(np.arange(warps * WARP), self._lane_of)] = _ALWAYS
         self._known_threads: dict[int, _Who] = {}
