@@ -3,8 +3,8 @@
     python -m pytest tests/kernels --update-kernels    # record in data/spills.json what does not
 
 ptxas takes longer than all else in tests of GPU code, and to make PTX as long as what is left. A proof is a hash of
-what PTX is made of and by (or of PTX itself), of the architecture and of the release of ptxas; where it is recorded,
-ptxas would say the same again.
+what PTX is made of and by, of the architecture and of the release of ptxas; where it is recorded, ptxas would say the
+same again. One of PTX itself is recorded beside it, and holds where code generation was written otherwise.
 """
 
 from __future__ import annotations
@@ -59,22 +59,27 @@ class SpillRecord:
     def ask(self, ptx: Mapping[str, str], architecture: str, made_of: Mapping[str, str]) -> dict[str, str]:
         """See `spills`."""
         test, proof = _current_test(), _proof_of(made_of, architecture)
-        if not self.is_written and proof in proofs_in(self.path).get(test, ()):
+        if self._knows(test, proof):
             return {}
         texts = {name: ptx[name] for name in made_of}
+        if self._knows(test, of_ptx := _proof_of(texts, architecture)):
+            return {}
         found = {name: cubin.log for name, cubin in assemble(texts, architecture).items() if not _is_clean(cubin)}
         found |= {name: "calls a function of others" for name, text in texts.items() if _OF_OTHERS in text}
         if self.is_written and not found:
-            self._write(test, proof)
+            self._write(test, proof, of_ptx)
         return found
 
-    def _write(self, test: str, proof: str) -> None:
-        """Add a proof of a test, whose proofs of earlier runs go, as do those of files that are gone."""
+    def _knows(self, test: str, proof: str) -> bool:
+        return not self.is_written and proof in proofs_in(self.path).get(test, ())
+
+    def _write(self, test: str, *proofs: str) -> None:
+        """Add proofs of a test, whose proofs of earlier runs go, as do those of files that are gone."""
         with FileLock(Path(tempfile.gettempdir()) / f"blu-{self.path.name}.lock"):
             proofs_in.cache_clear()
             known = {name: list(proofs) for name, proofs in proofs_in(self.path).items() if _file_of(name).exists()}
             mine = known.get(test, []) if test in self.written else []
-            known[test] = sorted({*mine, proof})
+            known[test] = sorted({*mine, *proofs})
             self.written.add(test)
             self.path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 

@@ -79,6 +79,7 @@ def test_what_is_made_of_the_same_is_not_made_again(asked: list[str], tmp_path: 
     record = _recorded(tmp_path / "spills.json", "a")
     asked.clear()
     assert record.ask({}, "sm_80", {"k": "a"}) == {} and asked == []
+    assert record.ask({"k": "a"}, "sm_80", {"k": "other"}) == {} and asked == [], "it is the same PTX"
     assert record.ask({"k": "b", "l": "c"}, "sm_80", {"k": "other"}) == {"k": SPILLED.log}
     assert asked == ["b"]
 
