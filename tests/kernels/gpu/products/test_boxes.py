@@ -206,7 +206,7 @@ def nearest(x: blu.Tensor, w: blu.Tensor) -> tuple:
         (nearest, "f16", (127, 144, 64), WIDE),
         (nearest, "bf16", (400, 208, 64), {**WIDE, "columns": 192}),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if callable(value) else str(value),  # not where a function lies
 )
 def test_bytes_beside_halves(function: Callable, kind: str, sizes: tuple[int, int, int], fields: Fields) -> None:
     rows, columns, depth = sizes
