@@ -20,7 +20,7 @@ from typing import Any
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.fields import CAPTURED_SLOTS
-from blu.dialects.core.mlir import ir, load_declared
+from blu.dialects.core.mlir import ir, load_declared, register_views
 from blu.errors import ArgumentError
 
 OPERAND, ATTRIBUTE, RESULT, REGION = "operand", "attribute", "result", "region"
@@ -69,6 +69,7 @@ class PythonDialect:
 
     name: str
     operations: list[Declared] = field(default_factory=list)
+    _registered: set[Declared] = field(default_factory=set)
 
     def declare(self, name: str, *slots: Slot, **more: Any) -> Declared:
         """Declare an op; `more` are its `traits` and what verifies it."""
@@ -86,6 +87,12 @@ class PythonDialect:
         load_declared(self.declaration())
         for operation in self.operations:
             operation.attach()
+
+    def register_views(self) -> None:
+        """Let the collector know views of its ops that are made from here on (passes/framework/handles.py)."""
+        new = [operation for operation in self.operations if operation not in self._registered]
+        register_views(self.name, [operation.name for operation in new])
+        self._registered.update(new)
 
 
 BluDialect = PythonDialect("blu")

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -131,3 +131,12 @@ def translate_module_to_llvmir(operation: Any) -> str:
 def load_declared(declarations: Any) -> None:
     """Load the dialects that a module of IRDL declares into its context."""
     _load(f"{PACKAGE}._mlir_libs._mlirDialectsIRDL").load_dialects(declarations)
+
+
+def register_views(dialect: str, operations: Iterable[str]) -> None:
+    """Give ops that have no class of their own one each for their views, which Python's collector then knows."""
+    native = _load(f"{PACKAGE}._mlir_libs._mlir")
+    owner = type("Dialect", (ir.Dialect,), {"DIALECT_NAMESPACE": dialect})
+    for name in operations:
+        view = type("View", (ir.OpView,), {"OPERATION_NAME": f"{dialect}.{name}", "_ODS_REGIONS": (0, True)})
+        native.register_operation(owner, replace=True)(view)

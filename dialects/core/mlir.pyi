@@ -1,5 +1,6 @@
 """For type checkers: the names that mlir.py offers, all of them untyped."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from blu.dialects.core import untyped as affine
@@ -41,6 +42,7 @@ __all__ = [
     "memref",
     "nvvm",
     "passmanager",
+    "register_views",
     "rewrite",
     "scf",
     "tensor",
@@ -55,3 +57,4 @@ PassManager: Any
 
 def translate_module_to_llvmir(operation: Any) -> str: ...
 def load_declared(declarations: Any) -> None: ...
+def register_views(dialect: str, operations: Iterable[str]) -> None: ...

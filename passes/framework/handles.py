@@ -3,7 +3,8 @@
 MLIR's Python handles do not know when the operation behind them is erased, and printing such a handle ends the process.
 After each pass that is not ours, all operation views it has made and kept are marked invalid: any use of one raises
 `RuntimeError: the operation has been invalidated`, which the driver reports as "op no longer valid".
-Limit: this finds views (what `find`, `module.body` and `op.parent` give). Bare `ir.Operation`, `ir.Value` and
+Limit: this finds views (what `find`, `module.body` and `op.parent` give) of ops with a class, as those of `llvm` in a
+process that emits nothing for GPUs are not. Bare `ir.Operation`, `ir.Value` and
 `ir.Block` objects cannot be found and stay dangerous; a process of its own (`--isolate`) survives those too.
 """
 
@@ -14,7 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blu.dataclass import dataclass
+from blu.dialects.core.dialect import BluDialect
 from blu.dialects.core.mlir import ir
+from blu.dialects.plan import PlanDialect
 
 
 @contextmanager
@@ -24,6 +27,8 @@ def invalidating_kept_operations(context: ir.Context) -> Iterator[None]:
     They are the young ones: nothing grows old meanwhile, since the collector waits. All objects of a process are looked
     at only if a pass asks it to collect.
     """
+    for dialect in (BluDialect, PlanDialect):  # MLIR's own view of an op without a class is none of the collector's
+        dialect.register_views()
     before = _Before({id(view): view for view in _live_views(_YOUNG)})
     was_enabled = gc.isenabled()
     gc.disable()
