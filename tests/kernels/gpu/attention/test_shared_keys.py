@@ -93,7 +93,7 @@ def test_where_groups_share_tiles(problem: Problem, sharing: set[str]) -> None:
     shapes = problem.query, problem.key, (*problem.key[:-1], problem.width), (*problem.query[:-1], problem.width)
     traced = blu.jit(problem.backward()).trace(*(blu.spec(shape, "bf16") for shape in shapes))
     program = GpuProgram.of(traced.lower("sm_90a").module, "sm_90a")
-    assert {name for name in program.ptx if "setmaxnreg" in program.written(name)} == sharing
+    assert {name for name in program.ptx if "setmaxregister" in program.written(name)} == sharing
 
 
 SQUARE = Problem("square", "bf16", (2, 128, 128), (2, 128, 128), 128)

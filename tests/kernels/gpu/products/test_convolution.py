@@ -210,8 +210,7 @@ def test_a_networks_first_convolution_is_one_product(what: str, target: str) -> 
         return convolve(x, weight) if what == "result" else blu.vjp(convolve, x, weight)[1](g)[1]
 
     program = GpuProgram.of(blu.jit(compute).trace(*specs).lower(target).module, target)
-    product = "wgmma.mma_async" if target == "sm_90a" else "mma.sync"
-    assert len(program.kernels("gemm")) == 1 and product in program.written("gemm_0")
+    assert len(program.kernels("gemm")) == 1 and "mma" in program.written("gemm_0")
     if find_ptxas() is None:
         pytest.skip("assembling GPU code needs ptxas")
     assert not program.spills()
