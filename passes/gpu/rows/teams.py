@@ -232,12 +232,7 @@ class ColumnCluster:
 
     def _across(self, value: ir.Value, combine: Combine) -> ir.Value:
         """The values of a warp's threads of the same column."""
-        distance = WARP // 2
-        while distance >= self.width:
-            other = [_exchange(word, distance) for word in to_words(value)]
-            value = combine(value, from_words(other, value.type))
-            distance //= 2
-        return value
+        return _butterfly(value, combine, WARP, self.width)
 
     def _gather(self, type_: ir.Type, combine: Combine, offset: int, count: int, size: int) -> ir.Value:
         """What `count` have left combined, in order; the rows of a warp take turns."""
@@ -269,9 +264,10 @@ def element_pointer(base: ir.Value, index: ir.Value, element: ir.Type) -> ir.Val
     return llvm.getelementptr(base.type, base, [index], [-(2**31)], element, None)
 
 
-def _butterfly(value: ir.Value, combine: Combine, size: int) -> ir.Value:
+def _butterfly(value: ir.Value, combine: Combine, size: int, nearest: int = 1) -> ir.Value:
+    """The values of `size` lanes combined, of those whose numbers differ by multiples of `nearest`."""
     distance = size // 2
-    while distance:
+    while distance >= nearest:
         other = [_exchange(word, distance) for word in to_words(value)]
         value = combine(value, from_words(other, value.type))
         distance //= 2
