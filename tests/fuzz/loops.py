@@ -1,6 +1,7 @@
 """Random loops: recurrent steps that add up products and slices, alone or in another loop, and their gradients.
 
     python -m tests.fuzz.loops 1000 50        # 50 programs from number 1000 on; exits with 1 where one is wrong
+    python -m tests.fuzz.loops 1000 50 cuda   # on this machine's GPU
 
 Programs are computed in f64, and compared with what their ops mean, one step after the other.
 """
@@ -119,13 +120,13 @@ class LoopProgram:
             return self.results(*arrays)
         return blu.value_and_grad(lambda *given: self._total(self.results(*given)), argnums=(0, 1, 2, 3))(*arrays)
 
-    def wrong(self) -> str:
-        """A sentence that says which result is wrong; "" if none is."""
+    def wrong(self, target: str = "cpu") -> str:
+        """A sentence that says which result is wrong on a target; "" if none is."""
         arrays = self.arrays()
         traced = blu.jit(self.apply).trace(*arrays)
         given = [*arrays, *traced.traced.captured]
         module = traced.lower("cpu", stop="blu-inline").module if self.gradient else traced.traced.module
-        found = traced.lower("cpu").compile().program.run(given)
+        found = traced.lower(target).compile().program.run(given)
         for number, (result, expected) in enumerate(zip(found, interpret(module, given), strict=True)):
             apart = np.abs(np.asarray(result) - expected).max(initial=0)
             if not apart <= 1e-10 * (1 + np.abs(expected).max(initial=0)):
@@ -133,12 +134,13 @@ class LoopProgram:
         return ""
 
 
-def main(first: int, count: int) -> int:
+def main(first: str, count: str, target: str = "cpu") -> int:
     """Compare so many programs; 1 if any is wrong."""
-    sentences = [sentence for seed in range(first, first + count) if (sentence := LoopProgram.of(seed).wrong())]
+    programs = map(LoopProgram.of, range(int(first), int(first) + int(count)))
+    sentences = [sentence for program in programs if (sentence := program.wrong(target))]
     print("\n".join([*sentences, f"{count} programs from number {first} on: {len(sentences)} wrong"]))
     return int(bool(sentences))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main(*sys.argv[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,51 +13,8 @@ import blu
 from blu.errors import CacheError, OutOfRangeError, PassError, TraceError
 from blu.plan.repeating import AGAIN, BEGIN, behind, partners
 from tests.support.kernels.gpu_program import compile_program
-
-X = np.arange(5, dtype=np.float32)
-W = np.full((5, 5), 0.5, np.float32)
-
-
-def grown(x: Any) -> Any:
-    return blu.while_loop(lambda v: blu.max(v) < 100, lambda v: v * 3 + 1, x)
-
-
-def multiplied(x: Any) -> Any:
-    """What a step makes of a product lies elsewhere than what it reads, and is copied back."""
-    return blu.while_loop(lambda v: v["n"] < 5, lambda v: {"x": v["x"] @ W, "n": v["n"] + 1}, {"x": x, "n": 0})
-
-
-def swapped(x: Any) -> Any:
-    return blu.while_loop(lambda v: blu.sum(v[0]) < 99, lambda v: (v[1], v[0] + v[1]), (x, x + 1))
-
-
-def looked_up(x: Any) -> Any:
-    return blu.while_loop(lambda v: v[0] < 4, lambda v: (v[0] + 1, v[1] + x[v[0]]), (0, 0.0))
-
-
-def never(x: Any) -> Any:
-    return blu.while_loop(lambda v: blu.sum(v) < 0, lambda v: v + 1, x)
-
-
-def in_a_scan(x: Any) -> Any:
-    def step(carry: Any, end: Any) -> Any:
-        return blu.while_loop(lambda v: v < end, lambda v: v + 1.5, carry), carry
-
-    return blu.scan(step, x[0], x[::-1])
-
-
-def in_another(x: Any) -> Any:
-    def tens(v: Any) -> Any:
-        return blu.while_loop(lambda u: u % 10 != 0, lambda u: u + 1, v + 1)
-
-    return blu.while_loop(lambda v: v < 47, tens, x[1].astype("i64"))
-
-
-def with_a_scan(x: Any) -> Any:
-    return blu.while_loop(lambda v: blu.sum(v) < 500, lambda v: blu.scan(lambda c, t: (c + t, None), v, x)[0], x)
-
-
-PROGRAMS = [grown, multiplied, swapped, looked_up, never, in_a_scan, in_another, with_a_scan]
+from tests.support.programs.interpret import interpret
+from tests.support.programs.loop_programs import WHILE_LOOPS, DrawnLoops, X, in_a_scan, looked_up, multiplied
 
 
 def expected(program: Callable[[Any], Any]) -> list[np.ndarray]:
@@ -64,7 +22,7 @@ def expected(program: Callable[[Any], Any]) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in blu.tree.leaves(program(blu.asarray(X)))]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", WHILE_LOOPS)
 def test_a_loop_is_a_step_of_the_program(program: Callable[[Any], Any]) -> None:
     compiled = blu.jit(program)
     for found in (compiled(X), compiled(X)):  # again, in the same memory
@@ -78,6 +36,19 @@ def test_loops_on_a_gpu(program: Callable[[Any], Any]) -> None:
     found = compile_program(program, X).interpret(X)
     for value, wanted in zip(found, expected(program), strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [4, 13, 25, 41, 44, 52])
+def test_loops_and_choices_in_each_other(seed: int) -> None:
+    """What bench/gpu/check_loops.py runs on GPUs, against what the steps mean, and in PTX where there are few."""
+    loops = replace(DrawnLoops.of(seed), rows=3, columns=5)
+    arrays = loops.arrays()
+    traced = blu.jit(loops.apply).trace(*arrays)
+    module = traced.lower("cpu", stop="blu-inline").module if loops.gradient else traced.traced.module
+    wanted = interpret(module, arrays)
+    for found in (traced.compile().program.run(arrays), compile_program(loops.apply, *arrays).interpret(*arrays)):
+        for value, meant in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(value, meant, rtol=1e-5, atol=1e-5)
 
 
 def test_slices_go_on_each_for_itself() -> None:
