@@ -15,13 +15,14 @@ from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import TensorType
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tracing.binding import bind
-from blu.frontend.tracing.complex_leaves import PairsType, as_pairs
+from blu.frontend.tracing.complex_leaves import PairsType
 from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Interface, accept_numbers, signature_of
 from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.runtime.array import Array, is_on_device
 from blu.runtime.artifact import MANIFEST, weight_members, write_artifact
 from blu.runtime.load import load_program
+from blu.runtime.pairs import as_parts, give_away_whole
 from blu.runtime.runnable import Runnable
 
 
@@ -78,12 +79,17 @@ class Compiled:
         `arguments` gives the arguments by name, whose modules get new buffers where the program changes them.
         """
         pairs = zip(leaves, self.interface.signature.leaves, strict=True)
+        given = [(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
         try:
-            inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
+            inputs = [_to_array(leaf, type_) for leaf, type_ in given]
         except NoNumbersError:
             check_numbers(dict(zip(self.interface.signature.tree.names, leaves, strict=True)))
             raise
         results = self.program.run([*inputs, *self.interface.captured], overwrite=self.overwrite)
+        if self.interface.takes_complex:
+            for (leaf, type_), parts in zip(given, inputs, strict=True):
+                if isinstance(type_, PairsType):
+                    give_away_whole(leaf, parts)
         # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
         arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
         return self.interface.deliver(arrays, arguments)
@@ -98,7 +104,7 @@ def _to_array(leaf: Any, type_: TensorType) -> Any:
     if isinstance(leaf, Spec):
         raise NoNumbersError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
     if isinstance(type_, PairsType):
-        return as_pairs(leaf, type_)
+        return as_parts(leaf, type_.dtype.numpy)
     if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
         return leaf
     try:

@@ -17,7 +17,7 @@ import numpy as np
 from blu.compiler.compiled import Compiled
 from blu.compiler.numpys import has_numpys, numpys, signature_of
 from blu.dataclass import dataclass, field
-from blu.dialects.core.dtypes import DType
+from blu.dialects.core.dtypes import DType, complex_dtype
 from blu.dialects.tensor.complex_tensor import is_complex
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.plan.tensors import NAMES
@@ -249,7 +249,7 @@ def _as_arrays(value: Any, on_gpu: bool) -> Any:
 
 
 def _placed(value: np.ndarray, on_gpu: bool) -> Array:
-    if on_gpu and value.dtype in NAMES:
+    if on_gpu and (value.dtype in NAMES or complex_dtype(value.dtype) is not None):
         from blu.runtime.cuda.array import to_device
 
         return to_device(value)

@@ -56,6 +56,7 @@ from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.plan.mesh import Mesh
 from blu.runtime.array import Array, compute_with
 from blu.runtime.artifact import described
+from blu.runtime.pairs import as_whole
 
 if TYPE_CHECKING:
     from blu.compiler.driver.driver import DriverOptions
@@ -299,6 +300,7 @@ HOOKS.compiler = CompilerHooks(
     run_function=_EAGER.run,
     run_on_host=_EAGER.run_on_host,
     place=place,
+    as_whole=as_whole,
     devices=devices,
     run_transformed=lambda function, arguments, keywords: jit(function)(*arguments, **keywords),
 )

@@ -38,6 +38,10 @@ def _nowhere(array: Any, device: str | None) -> NoReturn:
     return _no_compiler(_nowhere, (array,), {"device": device})
 
 
+def _nowhere_joined(parts: Any) -> NoReturn:
+    return _no_compiler(_nowhere_joined, (parts,), {})
+
+
 @dataclass(frozen=True)
 class TracerHooks:
     """What a tracer knows: by default, of no user and no array."""
@@ -60,6 +64,8 @@ class CompilerHooks:
     run_on_host: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
     # An array of any library on a device: "cpu", "cuda:0", or None for where it is.
     place: Callable[[Any, str | None], Any] = _nowhere
+    # An array of complex numbers, of one of their parts, in the same memory.
+    as_whole: Callable[[Any], Any] = _nowhere_joined
     # The devices that arrays may be on, the first of which is taken where none is said.
     devices: Callable[[], list[str]] = lambda: ["cpu"]
     # What a transformation such as `blu.grad` has made of a user's function.

@@ -74,6 +74,11 @@ class Array:
         del self._value
 
     @property
+    def taker(self) -> str:
+        """The program that the array was given to, and the line that did it; "" if it was not."""
+        return getattr(self, "_taken", "")
+
+    @property
     def is_donated(self) -> bool:
         """Whether the array was given to a program, so that it cannot be read any more."""
         return hasattr(self, "_taken")

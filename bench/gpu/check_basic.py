@@ -1,4 +1,4 @@
-"""Ops of every kind, and GPT-2 small."""
+"""Ops of every kind, loops and choices in each other, and GPT-2 small."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import blu
 from bench.gpu.case import Case
 from blu import nn
 from blu.frontend.nn import gpt2_steps
+from tests.support.programs.loop_programs import WHILE_LOOPS, DrawnLoops, X
 
 RANDOM = np.random.default_rng(0)
+DRAWN = range(60)
 SIZES = ((3,), (7, 33), (64, 1024), (4, 5, 6, 7))
 
 
@@ -27,6 +29,7 @@ def cases() -> Iterator[Case]:
     yield from _moves()
     yield from _scans()
     yield from _orders()
+    yield from _loops()
     yield from _gpt2()
 
 
@@ -112,3 +115,12 @@ def _gpt2() -> Iterator[Case]:
         model = nn.GPT2({"n_layer": layers})
         tokens = RANDOM.integers(0, 50257, (batch, length)).astype(np.int32)
         yield Case(f"gpt2_{layers}_layers", gpt2_steps.forward, (model, tokens), 1e-4, scale=0.1)
+
+
+def _loops() -> Iterator[Case]:
+    """Those of the tests, and drawn ones, with gradients where there are any."""
+    bounds = {"f32": 3e-5, "f64": 1e-12}
+    for program in WHILE_LOOPS:
+        yield Case(f"while_loop {program.__name__}", program, (X,), bounds)
+    for loops in map(DrawnLoops.of, DRAWN):
+        yield Case(f"loops {loops.name}", loops.apply, loops.arrays(), bounds, least=1.0)

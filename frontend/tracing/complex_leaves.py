@@ -41,12 +41,6 @@ def pairs_type(shape: tuple[int, ...], dtype: DType, is_number: bool = False) ->
     return found
 
 
-def as_pairs(value: Any, type_: PairsType) -> np.ndarray:
-    """The parts of an array of complex numbers in the memory that it has, if its elements lie in order."""
-    whole = np.ascontiguousarray(value, COMPLEX[type_.dtype].numpy)
-    return whole.reshape(-1).view(type_.dtype.numpy).reshape(type_.shape)
-
-
 def complex_argument(pairs: Tensor, is_number: bool) -> Complex:
     """The complex tensor of an argument that holds its parts."""
     return Complex(*(Tensor(pairs[..., part].value, is_number) for part in (0, 1)))
@@ -75,12 +69,7 @@ def _paired(value: Any) -> Any:
 
 def _rebuilt_pairs(children: dict[Any, Any], _: Node) -> Any:
     parts = children["parts"]
-    if not hasattr(parts, "in_host_memory"):
-        return Pairs(parts)
-    found = parts.numpy()
-    dtype = np.result_type(found.dtype, np.complex64)
-    whole = found.reshape(-1).view(dtype).reshape(found.shape[:-1])
-    return HOOKS.compiler.place(whole, "cpu")
+    return HOOKS.compiler.as_whole(parts) if hasattr(parts, "in_host_memory") else Pairs(parts)
 
 
 def _rebuilt_complex(children: dict[Any, Any], _: Node) -> Any:

@@ -163,7 +163,7 @@ def to_device(value: Any) -> DeviceArray:
         return from_device(value)
     array = np.require(value, requirements="C")
     dtype = array.dtype.newbyteorder("=")
-    if dtype not in NAMES:
+    if dtype not in NAMES and dtype not in exchange.COMPLEX:
         raise ArgumentError(f"Blu has no arrays of {array.dtype.name}", advice=f"it has {', '.join(NAMES.values())}")
     driver = default_driver()
     with driver.exclusively():

@@ -16,8 +16,10 @@ from blu.errors import ArgumentError
 from blu.plan.tensors import DTYPES, NAMES
 from blu.runtime.array import CUDA, ExchangeError
 
-_INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
-_CODES = {"b": _BOOL, "i": _INTEGER, "u": _UNSIGNED, "f": _FLOAT}
+_INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_CODES = {"b": _BOOL, "i": _INTEGER, "u": _UNSIGNED, "f": _FLOAT, "c": _COMPLEX}
+COMPLEX = (np.dtype(np.complex64), np.dtype(np.complex128))
+"""What arrays may be of, and no argument of a kernel."""
 _BF16 = DTYPES["bf16"]
 # Kinds of numbers that the structures know by names of their own; those of 8 bits since version 1.1.
 _CODES_BY_DTYPE = {_BF16: _BFLOAT, DTYPES["f8e4m3"]: 10, DTYPES["f8e5m2"]: 12}
@@ -138,7 +140,7 @@ def _code_of(dtype: np.dtype) -> int:
 
 
 def _dtype_of(code: int, bits: int, lanes: int) -> np.dtype:
-    for dtype in NAMES:
+    for dtype in (*NAMES, *COMPLEX):
         if lanes == 1 and (_code_of(dtype), dtype.itemsize * 8) == (code, bits):
             return dtype
     raise ArgumentError(f"Blu has no dtype of DLPack's code {code} with {bits} bits", advice="convert the array")
@@ -146,7 +148,7 @@ def _dtype_of(code: int, bits: int, lanes: int) -> np.dtype:
 
 def _read_interface(interface: dict[str, Any]) -> tuple[int, tuple[int, ...], np.dtype]:
     dtype = _BF16 if interface["typestr"] == "<V2" else np.dtype(interface["typestr"])
-    if dtype not in NAMES:
+    if dtype not in NAMES and dtype not in COMPLEX:
         raise ArgumentError(f"Blu has no dtype like {interface['typestr']!r}", advice="convert the array")
     shape, strides = tuple(interface["shape"]), interface.get("strides")
     if strides is not None:

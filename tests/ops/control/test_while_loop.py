@@ -40,7 +40,7 @@ def test_loops_on_a_gpu(program: Callable[[Any], Any]) -> None:
 
 @pytest.mark.parametrize("seed", [4, 13, 25, 41, 44, 52])
 def test_loops_and_choices_in_each_other(seed: int) -> None:
-    """What bench/gpu/check_loops.py runs on GPUs, against what the steps mean, and in PTX where there are few."""
+    """What bench/gpu/check_basic.py runs on GPUs, against what the steps mean, and in PTX where there are few."""
     loops = replace(DrawnLoops.of(seed), rows=3, columns=5)
     arrays = loops.arrays()
     traced = blu.jit(loops.apply).trace(*arrays)
