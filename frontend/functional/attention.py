@@ -40,7 +40,8 @@ def attention(
     """softmax(query @ key.T * scale + mask) @ value, per head: [..., Hq, Tq, Dv].
 
     query [..., Hq, Tq, D], key [..., Hkv, Tk, D], value [..., Hkv, Tk, Dv]; Hq is a multiple of Hkv (grouped heads),
-    dimensions before those broadcast.
+    dimensions before those broadcast. One without heads, [T, D], is that of all heads; where all three are, so is the
+    result, [Tq, Dv].
     `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
     With `causal`, key j is visible to query i where j <= i + offset; `offset` (an integer or 0-d tensor, the position
     of the first query among the keys) is Tk - Tq where it is not given. `scale` is 1 / sqrt(D) where it is not given.
@@ -54,7 +55,8 @@ def attention(
         raise ArgumentError(f"dropout is a probability, from 0 to 1, not {dropout!r}")
     if dropout and dropout_key is None:
         raise ArgumentError("dropout needs a dropout_key to draw with", advice="Pass dropout_key=blu.random.key(0).")
-    tensors = _with_one_lead(promoted_floats(query, key, value))
+    given = promoted_floats(query, key, value)
+    tensors = _with_one_lead(_with_heads(given))
     width = tensors[0].shape[-1] if tensors[0].ndim else 1
     factor = 1 / math.sqrt(max(width, 1)) if scale is None else scale
     start = None if offset is None else as_indices(offset)
@@ -65,11 +67,18 @@ def attention(
     # With dropout, the op says what does not fit, and is not run.
     queries, keys, values = tensors
     whole = Attention(queries, keys, values, shown, start, causal=causal, scale=factor, precision=precision)
+    result_shape = whole.shape[1:] if all(tensor.ndim == 2 for tensor in given) else whole.shape
     if not dropout:
-        return whole
+        return whole if result_shape == whole.shape else whole.reshape(result_shape)
     weights = dropped(_weights(queries, keys, shown, start, causal, factor, precision), dropout, dropout_key)
     result = matmul(weights, converted(values, weights.dtype).expand_dims(-3), precision)
-    return converted(result.reshape(whole.shape), whole.dtype)
+    return converted(result.reshape(result_shape), whole.dtype)
+
+
+def _with_heads(tensors: list[Tensor]) -> list[Tensor]:
+    """The operands, where one of two dimensions is as many heads as keys and values have."""
+    heads = max((tensor.shape[-3] for tensor in tensors[1:] if tensor.ndim > 2), default=1)
+    return [broadcast_to(tensor, (heads, *tensor.shape)) if tensor.ndim == 2 else tensor for tensor in tensors]
 
 
 def _with_one_lead(tensors: list[Tensor]) -> list[Tensor]:

@@ -22,6 +22,8 @@ from blu.frontend.nn.parameter import Draw, Parameter, constant, normal, uniform
 
 __all__ = [
     "constant",
+    "dirac",
+    "eye",
     "gain_of",
     "kaiming_normal",
     "kaiming_uniform",
@@ -116,6 +118,27 @@ def orthogonal(shape: Iterable[int], gain: float = 1.0, dtype: object = "f32") -
     return _drawn(_of_a_matrix(tuple(shape)), partial(_orthogonal, gain), dtype)
 
 
+def eye(shape: Iterable[int], dtype: object = "f32") -> Parameter:
+    """A matrix that starts out with ones on its diagonal and zeros elsewhere: what goes in comes out."""
+    sizes = tuple(shape)
+    if len(sizes) != 2:
+        raise ShapeError(f"a matrix has two dimensions, got {list(sizes)}")
+    return _drawn(sizes, partial(_dirac, 1), dtype)
+
+
+def dirac(shape: Iterable[int], groups: int = 1, dtype: object = "f32") -> Parameter:
+    """The weight of a convolution that gives what goes in: in each of `groups`, output i is input i, others are 0.
+
+    `shape` is [outputs, inputs / groups, *window] of one to three dimensions of the window, whose middle is the one.
+    """
+    sizes = tuple(shape)
+    if not 3 <= len(sizes) <= 5:
+        raise ShapeError(f"the weight of a convolution has three to five dimensions, got {list(sizes)}")
+    if groups < 1 or sizes[0] % groups:
+        raise ShapeError(f"{sizes[0]} outputs are not divided into {groups} groups")
+    return _drawn(sizes, partial(_dirac, groups), dtype)
+
+
 def _drawn(shape: Iterable[int], draw: Draw, dtype: object) -> Parameter:
     return Parameter(tuple(shape), as_dtype(dtype), draw)
 
@@ -144,6 +167,16 @@ def _truncated(deviation: float, bound: float, generator: np.random.Generator, s
     while (outside := np.abs(values) > bound).any():
         values[outside] = generator.standard_normal(np.count_nonzero(outside))
     return deviation * values
+
+
+def _dirac(groups: int, _: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    values, outputs = np.zeros(shape), shape[0] // groups
+    channels = np.arange(min(outputs, shape[1]))
+    middle = tuple(size // 2 for size in shape[2:])
+    if 0 not in shape:
+        for group in range(groups):
+            values[(group * outputs + channels, channels, *middle)] = 1
+    return values
 
 
 def _orthogonal(gain: float, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -99,3 +99,21 @@ def test_what_does_not_fit_is_told(options: dict[str, Any], error: type[Exceptio
         blu.jit(lambda *operands: blu.attention(*operands, **options))(QUERY, KEY, VALUE)
     with pytest.raises(ShapeError, match="broadcast"):
         blu.jit(lambda *operands: blu.attention(*operands))(QUERY, KEY[:1].repeat(3, 0), VALUE)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_operands_without_heads(dropout: float) -> None:
+    """Of two dimensions, as PyTorch takes them: those of all heads, and without a head in the result if all are so."""
+    query, key, value = QUERY[0, 0], KEY[0, 0], VALUE[0, 0, :, :5]
+    options = {"causal": True, "dropout": dropout, "dropout_key": blu.random.key(3)}
+    found = blu.jit(lambda *operands: blu.attention(*operands, **options))(query, key, value)
+    with_heads = blu.attention(query[None], key[None], value[None], **options)
+    np.testing.assert_allclose(found, np.asarray(with_heads)[0], rtol=1e-12)
+    assert found.shape == (5, 5)
+    if not dropout:
+        np.testing.assert_allclose(found, (weights(query[None], key[None]) @ value)[0], rtol=1e-12)
+        slopes = blu.grad(lambda q: blu.sum(blu.attention(q, key, value) ** 2))(query)
+        assert slopes.shape == query.shape
+    for operands in ((QUERY, key, value), (query, KEY, VALUE), (QUERY[0], KEY[0], value), (QUERY[0], key, VALUE[0])):
+        heads = [item if item.ndim > 2 else np.broadcast_to(item, (2, *item.shape)) for item in operands]
+        np.testing.assert_allclose(blu.attention(*operands), blu.attention(*heads), rtol=1e-12)

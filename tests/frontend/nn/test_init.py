@@ -40,6 +40,27 @@ def test_gains_are_torchs(name: str) -> None:
     assert nn.init.gain_of("leaky_relu", 0.3) == pytest.approx(torch.nn.init.calculate_gain("leaky_relu", 0.3))
 
 
+@pytest.mark.parametrize("shape", [(5, 9, 3), (9, 5, 4, 3), (6, 4, 1, 2, 3), (8, 2, 3), (0, 2, 3), (4, 0, 3)])
+def test_units_are_torchs(shape: tuple[int, ...]) -> None:
+    for groups in (1, 2):
+        if shape[0] % groups:
+            continue
+        wanted = torch.nn.init.dirac_(torch.empty(shape), groups) if 0 not in shape else torch.zeros(shape)
+        np.testing.assert_array_equal(nn.init.dirac(shape, groups).sample(0, "w"), wanted.numpy())
+    wanted = torch.nn.init.eye_(torch.empty(shape[:2]))
+    np.testing.assert_array_equal(nn.init.eye(shape[:2], "f64").sample(0, "w"), wanted.numpy())
+
+
+def test_units_of_other_shapes_are_refused() -> None:
+    for make, message in (
+        (lambda: nn.init.eye((3,)), "a matrix has two dimensions"),
+        (lambda: nn.init.dirac((3, 4)), "three to five dimensions"),
+        (lambda: nn.init.dirac((3, 4, 5), groups=2), "3 outputs are not divided into 2 groups"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            make()
+
+
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5), (7, 7), (6, 2, 3), (1, 4), (0, 3)])
 def test_orthogonal_rows_or_columns(shape: tuple[int, ...]) -> None:
     matrix = nn.init.orthogonal(shape, 3.0, "f64").sample(1, "w").reshape(shape[0], math.prod(shape[1:]))
