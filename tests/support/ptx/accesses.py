@@ -14,6 +14,7 @@ from tests.support.ptx.memory import Memory, MemoryFaultError
 from tests.support.ptx.program import dtype_of, type_named
 from tests.support.ptx.races import RaceError
 from tests.support.ptx.registers import Lanes
+from tests.support.ptx.schedule import DeadlockError
 from tests.support.ptx.warpgroup import Warpgroups
 
 # Numbers of so many bytes, which numpy copies at once, bit by bit; how many bits tell their places from those of bytes.
@@ -43,6 +44,8 @@ class Accesses(Warpgroups):
     copies: Copies = field(init=False)
     # By name of a register and space. A register that is written holds another array.
     bases: dict[tuple[str, str], _Base] = field(default_factory=dict)
+    # By thread: the counter that it has read last, and what it held.
+    polled: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def _address(self, operand: str, bits: int) -> np.ndarray:
         name, offset = _base_of(operand)
@@ -109,6 +112,9 @@ class Accesses(Warpgroups):
         return found
 
     def _do_ld(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if "acquire" in parts:
+            self._acquire(operands, active)
+            return
         space, type_, lanes = parts[1], type_named(parts[-1]), self._asked(active)
         if space == "param":
             number = int(re.search(r"_param_(\d+)", operands[1])[1])
@@ -170,11 +176,36 @@ class Accesses(Warpgroups):
         if parts[1] == "async":
             self._send(operands, active)
             return
+        if "release" in parts:
+            self._release(operands, active)
+            return
         space, bits = parts[1], type_named(parts[-1])[1]
         sources = operands[1] if isinstance(operands[1], tuple) else (operands[1],)
         data = [self._stored(name, bits, self.program.floats) for name in sources]
         words = np.stack(data, -1).view(_WORDS[bits // 8 * len(data)])[:, 0] if len(data) > 1 else data[0]
         self._save(space, operands[0], words, self._asked(active))
+
+    def _release(self, operands: tuple, active: np.ndarray) -> None:
+        """Write a counter, by which others know what its thread has seen."""
+        first, data = (
+            self._first_places("global", self._address(operands[0], 64), 4, active),
+            self._read(operands[1], 32),
+        )
+        for thread in map(int, np.flatnonzero(active)):
+            self.watch.release(int(first[thread]), thread)
+            self.memory.bytes.view(np.uint32)[first[thread] >> 2] = data[thread]
+
+    def _acquire(self, operands: tuple, active: np.ndarray) -> None:
+        """Read a counter, and see what the thread that wrote it had seen."""
+        first = self._first_places("global", self._address(operands[1], 64), 4, active)
+        data = self.memory.bytes.view(np.uint32).take(first >> 2)
+        for thread in map(int, np.flatnonzero(active)):
+            found = int(first[thread]), int(data[thread])
+            if self.polled.get(thread) == found:  # blocks of one cluster run at a time, from the first one on
+                raise DeadlockError(f"thread {thread} of block {self.rank[thread]} waits for a block that comes later")
+            self.polled[thread] = found
+            self.watch.acquire(int(first[thread]), thread)
+        self._write(operands[0], data, active)
 
     def _send(self, operands: tuple, active: np.ndarray) -> None:
         """Bytes arrive when the phase of the barrier that counts them is over."""

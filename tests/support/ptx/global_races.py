@@ -79,6 +79,8 @@ class GlobalRaces:
         self._layout, self._cluster = Layout(starts, real, sizes), cluster
         self._unit = int(np.gcd(unit, self._layout.unit))
         self._shift, size = self._unit.bit_length() - 1, -(-self._layout.size // self._unit)
+        # By the place of a counter: what who wrote it had seen of clusters, and until when.
+        self._said: dict[int, dict[int, int]] = {}
         # Which cluster wrote a unit last (from 1 on; 0: none), which of its threads here, and when.
         self._writer, self._by, self._written = (np.zeros(size, np.int32) for _ in range(3))
         # Which cluster has read it since, or several; which of its warps, from 1 on, or several; when last.
@@ -97,7 +99,24 @@ class GlobalRaces:
         self._numbers, self._own = numbers, np.tile(np.arange(threads), len(numbers))
         self._block = np.repeat(np.arange(len(numbers)), threads)
         self._waits = np.zeros(count, np.bool_)
+        self._heard: dict[int, dict[int, int]] = {}
         self._lets_begin, self._lets_late = (np.zeros(len(numbers), np.bool_) for _ in range(2))
+
+    def release(self, first: int, thread: int) -> None:
+        """A thread writes a counter after all that its group has written, as far as the thread has seen that."""
+        heard = dict(self._heard.get(thread, {}))
+        heard[int(self._groups[thread])] = self._races.now
+        self._said[first] = heard
+        self._is_written[self._units(np.array([first]), 4)] = True
+
+    def acquire(self, first: int, thread: int) -> None:
+        """A thread reads a counter, and sees what had been seen by who wrote it."""
+        self._heard.setdefault(thread, {}).update(self._said.get(first, {}))
+        self._is_read[self._units(np.array([first]), 4)] = True
+
+    def end_copy(self, first: int, size: int) -> None:
+        """A copy to global memory is over for others."""
+        self._written[self._units(np.array([first]), size)] = self._races.now
 
     def leave(self) -> None:
         """The blocks are over. One that let nothing begin does now."""
@@ -204,7 +223,13 @@ class GlobalRaces:
             return np.zeros(units.shape, np.bool_)
         writer = np.where(writers == groups, self._by[units], threads[:, None])
         unseen = ~self._races.has_seen(threads[:, None], writer, self._written[units])
-        return unseen | (writers != 0) & (writers != groups)
+        others = (writers != 0) & (writers != groups)
+        for place, thread in enumerate(threads if self._heard else []):
+            for group, until in self._heard.get(int(thread), {}).items():
+                known = (writers[place] == group) & (self._written[units[place]] <= until)
+                unseen[place] &= ~known
+                others[place] &= ~known
+        return unseen | others
 
     def _unread(self, units: np.ndarray, groups: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Which units were read by a warp that these threads have not seen do so."""

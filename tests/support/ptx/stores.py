@@ -25,6 +25,7 @@ class _Store:
     send: Callable[[np.ndarray], None]
     thread: int
     group: int
+    over: Callable[[], None] | None = None
 
 
 @dataclass
@@ -35,25 +36,39 @@ class Stores:
     races: Races
     threads: int
     under_way: list[_Store] = field(default_factory=list)
+    read: list[_Store] = field(default_factory=list)
 
     def __post_init__(self):
         self._group = np.zeros(self.threads, np.int64)
 
-    def begin(self, first: np.ndarray, send: Callable[[np.ndarray], None], thread: int) -> None:
-        """Begin to copy pieces from the places `first` [pieces] on; `send` gets their bytes [pieces, 16]."""
+    def begin(
+        self, first: np.ndarray, send: Callable[[np.ndarray], None], thread: int, over: Callable[[], None] | None = None
+    ) -> None:
+        """Begin to copy pieces from the places `first` [pieces] on; `send` gets their bytes [pieces, 16].
+
+        `over` is called once their thread has waited for more than that.
+        """
         self.races.begin_store(self.races.places(first, PIECE_BYTES), thread)
-        self.under_way.append(_Store(first, send, thread, int(self._group[thread])))
+        self.under_way.append(_Store(first, send, thread, int(self._group[thread]), over))
 
     def commit(self, active: np.ndarray) -> None:
         """What active threads begin from now on is another group."""
         self._group[active] += 1
 
-    def wait(self, active: np.ndarray, kept: int) -> None:
-        """Let the copies of active threads go, but for the last `kept` groups committed."""
+    def wait(self, active: np.ndarray, kept: int, is_over: bool = False) -> None:
+        """Let the copies of active threads go, but for the last `kept` groups committed; others see these, if that is
+        asked for."""
         before, self.under_way = self.under_way, []
         for store in before:
             if active[store.thread] and store.group < self._group[store.thread] - kept:
                 store.send(self.shared.reshape(-1, PIECE_BYTES).take(store.first // PIECE_BYTES, 0))
                 self.races.end_store(self.races.places(store.first, PIECE_BYTES))
+                self.read.append(store)
             else:
                 self.under_way.append(store)
+        if is_over:
+            ended = [item for item in self.read if active[item.thread] and item.group < self._group[item.thread] - kept]
+            for store in ended:
+                self.read.remove(store)
+                if store.over:
+                    store.over()

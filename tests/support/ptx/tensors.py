@@ -133,6 +133,14 @@ class TensorMap:
         return memory[: len(memory) // self.element_bytes * self.element_bytes].view(f"u{self.element_bytes}")
 
 
+def _put(target: np.ndarray, adds: bool, rows: np.ndarray) -> None:
+    """Write bytes, or add them as f32."""
+    if adds:
+        target.view(np.float32)[:] += np.ascontiguousarray(rows).reshape(-1).view(np.float32)
+    else:
+        target[:] = rows.reshape(-1)
+
+
 def swizzled(pieces: np.ndarray) -> np.ndarray:
     """Where pieces of 16 bytes of shared memory are, given the place that they would have in rows of 128 bytes."""
     return pieces ^ (pieces >> 3 & 7)
@@ -164,6 +172,9 @@ class Tensors(Schedule):
         """Copy a tile to shared memory for each active thread; a barrier counts its bytes as they come."""
         if parts[3] == "prefetch":
             self._prefetch_range(operands, active)
+            return
+        if "shared::cta" in parts and "tensor" not in parts:
+            self._send_range(parts, operands, active)
             return
         if parts[3] != "tensor":
             self._copy_range(parts, operands, active)
@@ -212,12 +223,28 @@ class Tensors(Schedule):
             self._watch_tile(map_, tile, int(thread), partial(self.watch.write, is_over=False))
             self.stores.begin(start + where * PIECE_BYTES, send, int(thread))
 
+    def _send_range(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Copy bytes from shared memory as they lie, or add them as f32, in a group of copies of each active thread."""
+        adds = parts[1] == "reduce"
+        kinds = ["global", "shared::cta", "bulk_group", *(["add", "f32"] if adds else [])]
+        assert parts[3 + adds :] == kinds, parts
+        size = self._read(operands[2], 32)
+        sources = self._first_places("shared", self._address(operands[1], 32), PIECE_BYTES, active)
+        for thread in np.flatnonzero(active):
+            count, own = int(size[thread]), np.arange(self.threads) == thread
+            assert count and count % PIECE_BYTES == 0, f"{count} bytes are copied"
+            first = int(self._first_places("global", self._address(operands[0], 64), count, own, PIECE_BYTES)[thread])
+            self.watch.write(np.array([first]), count, np.array([thread]), is_over=False)
+            send = partial(_put, self.memory.bytes[first : first + count], adds)
+            over = partial(self.watch.end_copy, first, count)
+            self.stores.begin(int(sources[thread]) + np.arange(0, count, PIECE_BYTES), send, int(thread), over)
+
     def _end_stores(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[3] == "commit_group":
             self.stores.commit(active)
         else:
-            assert parts[4:] == ["read"], "the machine knows only waits until shared memory is read"
-            self.stores.wait(active, int(operands[0]))
+            assert parts[4:] in (["read"], []), parts
+            self.stores.wait(active, int(operands[0]), is_over=not parts[4:])
 
     def _prefetch_range(self, operands: tuple, active: np.ndarray) -> None:
         """Only memory that there is may be brought into the cache."""
