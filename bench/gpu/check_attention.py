@@ -70,6 +70,7 @@ def _row_lengths() -> Iterator[Case]:
         for width in (80, 128):
             shape = (9, 11, 150, width)
             yield from _both(f"two groups{' causal' * causal}", "f16", shape, shape, causal=causal)
+    yield from _both("rows added up by blocks", "bf16", (1, 4, 4100, 128), (1, 2, 4097, 128))
     yield from _both("full", "bf16", (2, 3, 256, 64), (2, 3, 256, 64))
     yield from _both("odd rows", "bf16", (3, 100, 5), (3, 90, 5), 7, causal=True)
     yield from _both("different rows", "f16", (2, 3, 100, 40), (2, 3, 130, 40), 72)

@@ -16,7 +16,7 @@ from blu.errors import ParseError
 from blu.passes.gpu.attention.attention import SharedLayout
 from blu.passes.gpu.attention.few_queries import decode
 from blu.passes.gpu.attention.key_gradient import KeyTiles
-from blu.passes.gpu.attention.limits import excesses, parts_misfit, strides_misfit, warpgroup_misfit
+from blu.passes.gpu.attention.limits import excesses, parts_misfit, strides_misfit, suits_joint, warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryTiles
 from blu.passes.gpu.attention.schedule import (
     APART,
@@ -30,6 +30,7 @@ from blu.passes.gpu.attention.schedule import (
     WARPS,
     FewQueriesSchedule,
     GradientTilesSchedule,
+    JointGradientSchedule,
     PartsGradientSchedule,
     PartsSchedule,
     QueryTilesSchedule,
@@ -70,7 +71,7 @@ LEAST_PARTS, ALL_PARTS, KEYS_OF_PARTS = 32, 3, 512
 
 On an H200 a forward of 256 keys is 9 % slower so, gradients 14 % faster.
 """
-WARPGROUPS = (WarpgroupSchedule, SharedKeysSchedule, WarpgroupGradientSchedule)
+WARPGROUPS = (WarpgroupSchedule, SharedKeysSchedule, WarpgroupGradientSchedule, JointGradientSchedule)
 
 
 def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
@@ -202,6 +203,8 @@ def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
     if suits_parts(sizes, target, of_gradient=True):
         return _part_gradient(sizes)
+    if suits_joint(operation, target):
+        return JointGradientSchedule()
     is_by_groups = suits_warpgroups(sizes, target, of_gradient=True)
     return _warpgroup_gradient(sizes, target) if is_by_groups else _gradient_tiles(sizes, target)
 
@@ -209,6 +212,8 @@ def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> Schedule:
 def _gradient_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     if kind == PartsGradientSchedule.kind:
         return _part_gradient(sizes)
+    if kind == JointGradientSchedule.kind:
+        return JointGradientSchedule()
     is_of_warpgroups = kind == WarpgroupGradientSchedule.kind
     return _warpgroup_gradient(sizes, target) if is_of_warpgroups else _gradient_tiles(sizes, target)
 

@@ -23,12 +23,13 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.attention import leave_registers, rows_fit
 from blu.passes.gpu.attention.block import RowPosition, RowTiles, TileBlock
 from blu.passes.gpu.attention.key_gradient import KeyGradient, KeyTiles
-from blu.passes.gpu.attention.limits import warpgroup_misfit
+from blu.passes.gpu.attention.limits import suits_joint, warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryGradient, QueryTiles
 from blu.passes.gpu.attention.row_sums import ranges
 from blu.passes.gpu.attention.schedule import (
     LAUNCHES,
     GradientTilesSchedule,
+    JointGradientSchedule,
     PartsGradientSchedule,
     WarpgroupGradientSchedule,
     gradient_schedule_of,
@@ -37,6 +38,8 @@ from blu.passes.gpu.attention.sizes import ScheduleSizes
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.warpgroups import gradient as warpgroups_gradient
 from blu.passes.gpu.attention.warpgroups import part_gradient
+from blu.passes.gpu.attention.warpgroups.five_products import launch as joint
+from blu.passes.gpu.attention.warpgroups.five_products import layout as joint_layout
 from blu.passes.gpu.attention.warpgroups.stages import ROWS
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
@@ -48,12 +51,16 @@ from blu.passes.kernels.updates import find_operation
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """Two numbers for each query: the logarithm of its sum of weights, and inner.
 
-    Warpgroups write and read those of 64 queries at a time. The parts of f32, if these are multiplied, come behind.
+    Warpgroups write and read those of 64 queries at a time. The parts of f32, if these are multiplied, come behind, or
+    what blocks add up: strides may say later that they do not.
     """
     operation = find_operation(kernel, "blu.attention_gradient")
-    *heads, rows, _ = ir.RankedTensorType(operands_of(operation)[1].type).shape
-    is_of_parts = given_to(kernel).get("kind") == PartsGradientSchedule.kind
-    has_groups = GpuTarget.of(kernel.operation.parent).wgmma and not warpgroup_misfit(ScheduleSizes.of(operation))
+    *heads, rows, columns = ir.RankedTensorType(operands_of(operation)[1].type).shape
+    target, kind = GpuTarget.of(kernel.operation.parent), given_to(kernel).get("kind")
+    if kind == JointGradientSchedule.kind or (kind is None and suits_joint(operation, target)):
+        return joint_layout.reserve([*heads, rows, columns])
+    is_of_parts = kind == PartsGradientSchedule.kind
+    has_groups = target.wgmma and not warpgroup_misfit(ScheduleSizes.of(operation))
     if is_of_parts or has_groups:
         rows = -(-rows // ROWS) * ROWS
     two = [ir.MemRefType.get([prod(heads), rows], ir.F32Type.get())] * 2
@@ -68,12 +75,14 @@ def takes(operation: ir.Operation) -> bool:
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows, and those of sums."""
+    """Replace a kernel around a blu.attention_gradient by two launches or three, and those of sums."""
     schedule, operation = gradient_schedule_of(kernel), find_operation(kernel, "blu.attention_gradient")
     if isinstance(schedule, WarpgroupGradientSchedule):
         return warpgroups_gradient.emit(kernel, schedule)
     if isinstance(schedule, PartsGradientSchedule):
         return part_gradient.emit(kernel, schedule)
+    if isinstance(schedule, JointGradientSchedule):
+        return joint.emit(kernel, schedule, target)
     assert isinstance(schedule, GradientTilesSchedule), "there is no other kind"
     query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
     columns = (query[-1], value[-1])

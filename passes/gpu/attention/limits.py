@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
@@ -24,6 +24,7 @@ from blu.passes.gpu.attention.schedule import (
     TOGETHER,
     FewQueriesSchedule,
     GradientTilesSchedule,
+    JointGradientSchedule,
     PartsGradientSchedule,
     PartsSchedule,
     QueryTilesSchedule,
@@ -34,6 +35,7 @@ from blu.passes.gpu.attention.schedule import (
 from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.gpu.attention.sizes import ScheduleSizes
 from blu.passes.gpu.attention.warpgroups import panels, part_gradient, part_keys, roles
+from blu.passes.gpu.attention.warpgroups.five_products.layout import COLUMNS, JointLayout, blocks_of, tiles_of
 from blu.passes.gpu.attention.warpgroups.forward import ForwardLayout
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout
 from blu.passes.gpu.attention.warpgroups.panels import PIECE
@@ -59,6 +61,9 @@ REGISTERS_OF_PROCESSOR = 65536
 PARTS = (2, 3)
 MOST_LEADING = panels.MOST_DIMENSIONS - 3
 """Dimensions of more than one head, beside that of parts."""
+LEAST_JOINT, MOST_WAITING = 4096, 1 / 30
+"""Rows of a head, and of all time that of the first blocks' waiting. On an H100, 4x16x4096 is 7 % faster than by two
+launches (32 tiles of 1,024), 1x16x8192 is as fast (64), 2x16x2048 3 % slower (16 of 128)."""
 RESERVED_BYTES = 1024
 """Of the shared memory of a processor, for each block."""
 
@@ -84,10 +89,18 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
         yield from _excess_shared_keys(schedule, sizes, target)
     if isinstance(schedule, PartsSchedule):
         yield from _excess_parts(schedule, sizes, target)
+    yield from _excess_of_gradient(schedule, operation, sizes, target)
+
+
+def _excess_of_gradient(
+    schedule: Schedule, operation: ir.Operation, sizes: ScheduleSizes, target: GpuTarget
+) -> Iterator[str]:
     if isinstance(schedule, PartsGradientSchedule):
         yield from _excess_part_gradient(schedule, sizes, target)
     if isinstance(schedule, WarpgroupGradientSchedule):
         yield from _excess_warpgroup_gradient(schedule, sizes, target)
+    if isinstance(schedule, JointGradientSchedule):
+        yield from _excess_joint(schedule, operation, sizes, target)
     if isinstance(schedule, GradientTilesSchedule):
         yield from _excess_gradient(schedule, sizes, target)
 
@@ -253,6 +266,17 @@ def _excess_warpgroup_gradient(
             yield from _excess_shared(num_bytes, target)
 
 
+def _excess_joint(
+    schedule: JointGradientSchedule, operation: ir.Operation, sizes: ScheduleSizes, target: GpuTarget
+) -> Iterator[str]:
+    if not target.wgmma:
+        yield f"kind 'wgmma_joint' is for Hopper's warpgroups, which {target.name} has none of"
+    if message := joint_misfit(operation):
+        yield message
+    yield from _excess_stages("stages", schedule.stages, sizes)
+    yield from _excess_shared(JointLayout.of(schedule.stages, *sizes.columns).memory.bytes, target)
+
+
 def _excess_of_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
     if not target.wgmma:
         yield f"kind 'wgmma' is for Hopper's warpgroups, which {target.name} has none of"
@@ -307,6 +331,31 @@ def warpgroup_misfit(sizes: ScheduleSizes) -> str:
     if any(columns % PIECE for columns in sizes.columns):
         return f"kind 'wgmma' takes rows of multiples of {PIECE} columns"
     return ""
+
+
+def joint_misfit(operation: ir.Operation) -> str:
+    """Why no block finds all gradients of its keys; "" if blocks do."""
+    sizes, (*_, logarithms) = ScheduleSizes.of(operation), operands_of(operation)
+    if sizes.size != 2 or sizes.columns != (COLUMNS, COLUMNS):
+        return f"kind 'wgmma_joint' takes rows of {COLUMNS} numbers of 16 bits"
+    if logarithms is None:
+        return "kind 'wgmma_joint' takes the logarithms that the forward has left"
+    return warpgroup_misfit(sizes).replace("'wgmma'", "'wgmma_joint'")
+
+
+def suits_joint(operation: ir.Operation, target: GpuTarget) -> bool:
+    """Whether blocks that find all gradients of their keys are faster than two launches, as far as sizes say.
+
+    The first of them wait, each a tile for the one before it: rows must be long, and heads many.
+    """
+    sizes = ScheduleSizes.of(operation)
+    is_long = not sizes.causal and min(sizes.queries, sizes.keys) >= LEAST_JOINT
+    if not target.wgmma or not is_long or joint_misfit(operation):
+        return False
+    blocks = blocks_of(sizes.keys)
+    heads = prod(ir.RankedTensorType(operands_of(operation)[2].type).shape[:-2])
+    tiles = ceil(heads * blocks / target.processors) * sizes.heads // heads * tiles_of(sizes.queries)
+    return blocks <= MOST_WAITING * tiles
 
 
 def parts_misfit(sizes: ScheduleSizes) -> str:

@@ -136,8 +136,18 @@ class PartsGradientSchedule(Schedule):
     rows: int
 
 
+@dataclass(frozen=True)
+class JointGradientSchedule(Schedule):
+    """A block has 128 keys and walks over tiles of 64 queries, in so many stages, for all gradients (five_products)."""
+
+    kind: ClassVar[str] = "wgmma_joint"
+    stages: int = 2
+
+
 KINDS = table_of(QueryTilesSchedule, WarpgroupSchedule, SharedKeysSchedule, PartsSchedule, FewQueriesSchedule)
-GRADIENT_KINDS = table_of(GradientTilesSchedule, WarpgroupGradientSchedule, PartsGradientSchedule)
+GRADIENT_KINDS = table_of(
+    GradientTilesSchedule, WarpgroupGradientSchedule, PartsGradientSchedule, JointGradientSchedule
+)
 
 
 def schedule_of(kernel: func.FuncOp) -> Schedule:

@@ -1,10 +1,11 @@
-"""`barrier`: waiting for other threads, and seeing what they wrote to shared memory."""
+"""`barrier`, and counters in global memory: waiting for other threads, and seeing what they wrote."""
 
 from __future__ import annotations
 
-from blu.dialects.core.mlir import nvvm
+from blu.dialects.core.mlir import ir, nvvm
+from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.isa.warp import ALL_LANES
-from blu.passes.gpu.numbers import Number, number
+from blu.passes.gpu.numbers import Number, i32, number
 
 
 def sync() -> None:
@@ -46,3 +47,13 @@ def cluster_arrive_relaxed() -> None:
 def cluster_wait() -> None:
     """Wait until all threads of the cluster have been counted, and see what they wrote before."""
     nvvm.cluster_wait(aligned=True)
+
+
+def acquire(counter: ir.Value) -> ir.Value:
+    """Read a counter (i32) at an address of global memory, and see what who wrote it had written or seen before."""
+    return assembly([i32()], [counter], "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}")[0]
+
+
+def release(counter: ir.Value, value: ir.Value) -> None:
+    """Write a counter (i32), after what this thread has written or seen before."""
+    assembly([], [counter, value], "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}")

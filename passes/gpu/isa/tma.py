@@ -1,6 +1,6 @@
-"""The Tensor Memory Accelerator: Hopper's asynchronous copies of tiles that tensor maps describe.
+"""The Tensor Memory Accelerator: Hopper's asynchronous copies of tiles that tensor maps describe, and of bytes.
 
-Source: PTX ISA, "cp.async.bulk", "cp.async.bulk.tensor", "prefetch.tensormap".
+Source: PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.tensor", "prefetch.tensormap".
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref, nvvm
+from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.isa.mbarrier import shared_pointer
 from blu.passes.gpu.numbers import Number, number
 
@@ -79,6 +80,18 @@ def store_tensor(map_: ir.Value, place: Sequence[Number], source: ir.Value) -> N
     nvvm.cp_async_bulk_tensor_global_shared_cta(map_, shared_pointer(source), [number(item) for item in place])
 
 
+def store_bytes(target: ir.Value, source: ir.Value, num_bytes: int) -> None:
+    """Copy bytes, a multiple of 16 at multiples of 16, from shared memory to a global address, as store_tensor does."""
+    text = "cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;"
+    assembly([], [target, source, number(num_bytes)], text, "l,r,r,~{memory}")
+
+
+def add_bytes(target: ir.Value, source: ir.Value, num_bytes: int) -> None:
+    """The same, of f32 that are added to those that are there."""
+    text = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], $2;"
+    assembly([], [target, source, number(num_bytes)], text, "l,r,r,~{memory}")
+
+
 def show_writes() -> None:
     """Let asynchronous copies see what this thread has written to shared memory."""
     nvvm.fence_proxy(ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
@@ -88,6 +101,11 @@ def show_writes() -> None:
 def commit_group() -> None:
     """What this thread has begun to copy from shared memory since the last time is a group."""
     nvvm.cp_async_bulk_commit_group()
+
+
+def wait_group(kept: int) -> None:
+    """Wait until this thread's groups of copies, but for the last `kept`, are over, so that others may know of them."""
+    nvvm.cp_async_bulk_wait_group(kept)
 
 
 def wait_group_read(kept: int) -> None:

@@ -261,9 +261,13 @@ class WarpgroupKeyGradient(OwnRows):
         left = packed(as_left(weights, element), self.rows) if self.finds_values else []
         return left, packed(as_left(slopes(weights, found, inner), element), self.rows)
 
+    def _finish(self, scores: Sums, first: Number, hides: bool) -> Sums:
+        """Scores of the queries from `first` on, -inf where nobody may see."""
+        return self.mask.finish(scores, first, hides)
+
     def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
         _, first = self.walk.locate(number)
-        scores = self.mask.finish(scores, first, hides)
+        scores = self._finish(scores, first, hides)
         scale = numbers.real(self.mask.factor)
         shifts = self._numbers(stage, 0)
         if self.problem.size == 4:

@@ -132,7 +132,12 @@ class OwnRows(ABC):
         element = self.gradient.outputs[number].element
         write_warp_sums(rows, self.position.lane, own, element)
         self.sync()
-        add_up_warps(stage, target.matrix(head), numbers.divide(self.first, ROWS), self.position.thread)
+        matrix, part = target.matrix(head), numbers.divide(numbers.number(self.first), ROWS)
+        if self.own.count == 1:
+            add_up_warps(stage, matrix, part, self.position.thread)
+            return
+        with when(numbers.is_below(part, matrix.shape[0])):  # all of a group's rows may be beyond the end
+            add_up_warps(stage, matrix, part, self.position.thread)
 
     def copy(self) -> None:
         """All that the copying thread does for several groups, as if it were in the first."""

@@ -227,7 +227,7 @@ def _inner_product(matrices: Sequence[HeadMatrix], row: Number, part: ir.Value, 
     for number in range(0, pieces, THREADS_OF_ROW):
         piece = numbers.add(part, number)
         safe = numbers.smaller(piece, pieces - 1)
-        words = [_load_piece(matrix, row, safe) for matrix in matrices]
+        words = [load_piece(matrix, row, safe) for matrix in matrices]
         found = numbers.real(0)
         for pair in zip(*words, strict=True):
             for one, other in zip(*(cvt.unpack(item, problem.element) for item in pair), strict=True):
@@ -238,7 +238,7 @@ def _inner_product(matrices: Sequence[HeadMatrix], row: Number, part: ir.Value, 
     return total
 
 
-def _load_piece(matrix: HeadMatrix, row: Number, piece: Number) -> list[ir.Value]:
+def load_piece(matrix: HeadMatrix, row: Number, piece: Number) -> list[ir.Value]:
     """Eight elements, as words."""
     type_ = numbers.f32() if matrix.size == 4 else numbers.i32()
     place, words = further(matrix.address(row, 0), piece, PIECE * matrix.size), []

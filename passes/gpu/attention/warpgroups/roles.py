@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
-from blu.passes.gpu.attention.warpgroups.stages import THREADS, MappedOperand, Stages
+from blu.passes.gpu.attention.warpgroups.stages import THREADS, MappedOperand
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
@@ -17,17 +18,24 @@ REGISTERS = {2: (24, 240), 3: (32, 160)}
 """By the groups that multiply: of a thread that copies, and of one that multiplies."""
 
 
+class Begun(Protocol):
+    """What has barriers, which one thread makes."""
+
+    def begin(self) -> None: ...
+
+
 def share(
     position: RowPosition,
     groups: int,
-    all_stages: Sequence[Stages],
+    all_stages: Sequence[Begun],
     maps: Sequence[MappedOperand],
     copy: Callable[[], None],
     multiply: Callable[[ir.Value], None],
+    others: Sequence[Callable[[], None]] = (),
 ) -> None:
     """Make all barriers; then one thread copies, and all others multiply, who are told the number of their group.
 
-    The group that copies hands registers on to the others.
+    The group that copies hands registers on to the others. Threads of its further warps may have roles as well.
     """
     thread = position.thread
     with when(numbers.is_equal(thread, 0)):
@@ -43,9 +51,11 @@ def share(
     copies, multiplies = REGISTERS[groups]
     with ir.InsertionPoint(branch.then_block):
         setmaxnreg.decrease(copies)
-        first_warp = numbers.is_equal(shfl.idx(numbers.divide(thread, WARP), 0), groups * THREADS // WARP)
-        with when(arith.andi(first_warp, elect.elect_sync())):
-            copy()
+        warp = shfl.idx(numbers.divide(thread, WARP), 0)
+        for number, role in enumerate((copy, *others)):
+            is_own = numbers.is_equal(warp, groups * THREADS // WARP + number)
+            with when(arith.andi(is_own, elect.elect_sync())):
+                role()
         scf.yield_([])
     with ir.InsertionPoint(branch.else_block):
         setmaxnreg.increase(multiplies)

@@ -1,0 +1,1 @@
+"""The gradient of attention by five products in one launch."""
