@@ -8,6 +8,7 @@ from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
 from blu.passes.gpu.attention.few_queries.insert_in_attention import InsertInAttention
 from blu.passes.gpu.attention.keep_logarithms import KeepLogarithms
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
+from blu.passes.gpu.gemm.boxes.sum_rows_in_products import SumRowsInProducts
 from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
 from blu.passes.gpu.lower.check_early_launches import CheckEarlyLaunches
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
@@ -104,6 +105,7 @@ PIPELINE = Pipeline(
                 MergeKernels(),  # those that differed in numbers only are one already
                 SplitRounded(),  # once for equal kernels
                 NormalizeInProducts(),  # once for equal kernels
+                SumRowsInProducts(),  # the same
                 InsertInAttention(),  # once for equal kernels
             ),
         ),

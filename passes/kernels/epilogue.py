@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, ir
+from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Dim, IndexedBuffer, Point, maps_of, position
 from blu.passes.kernels.inline import inline_vector
@@ -39,13 +39,15 @@ class ColumnSum:
 class Epilogue:
     """What becomes of the sums: `outputs` pairs each output buffer with the tensor that it receives.
 
-    `sums` are those down the columns of outputs. GPUs alone have them.
+    `sums` are those down the columns of outputs. GPUs alone have them, and sums along rows. What is `made` already is
+    given to who evaluates.
     """
 
     contraction: Contraction
     buffers: Mapping[ir.Value, ir.Value]
     outputs: Sequence[tuple[ir.Value, IndexedBuffer]]
     sums: Sequence[ColumnSum] = ()
+    made: Sequence[tuple[ir.Value, Dims]] = ()
 
     def store(self, total: ir.Value, point: Point, lanes: int, count: int) -> None:
         """Write all outputs at `point` for `count` of `lanes` columns; `total` is the vector of finished sums.
@@ -81,14 +83,41 @@ class Epilogue:
         while waiting:
             tensor, dims = waiting.pop()
             definition = _definition(tensor)
-            if (tensor, dims) in seen or definition == self.contraction.operation:
+            if (tensor, dims) in seen or (tensor, dims) in self.made or definition == self.contraction.operation:
                 continue
             seen.add((tensor, dims))
             if tensor in self.buffers:
                 found[tensor, dims] = None
             elif definition is not None and definition.name == "linalg.generic":
-                waiting.extend(_operands_at(definition, tensor, dims))
+                waiting.extend(_operands_at(definition, tensor, dims, self.contraction.columns))
         return list(found)
+
+    @cached_property
+    def row_numbers(self) -> list[ir.Value]:
+        """What is found for each row of the result, by sums along it and from these, in order; empty without sums."""
+        found: list[ir.Value] = []
+        for operation in self.contraction.operation.parent.regions[0].blocks[0].operations:
+            nest = loop_nest(operation.operation, 0) if operation.operation.name == "linalg.generic" else None
+            rows = self.contraction.size(self.contraction.rows)
+            if nest is not None and (nest.is_row_reduction or nest.sizes == (rows,)):
+                found += operation.operation.results
+        return found if any(map(is_row_sum, found)) else []
+
+    def accumulate(self, tensor: ir.Value, before: ir.Value, total: ir.Value, point: Point, known: Known) -> ir.Value:
+        """A sum along rows (a vector) with the element or elements at a point added to it."""
+        lanes = ir.VectorType(before.type).shape[0]
+        evaluation = _Evaluation(self, total, point, lanes, lanes, dict(known))
+        operation, dims = tensor.owner.operation, (self.contraction.rows,)
+        operands = _operands_at(operation, tensor, dims, self.contraction.columns)
+        (value,) = inline_vector(
+            operation.regions[0].blocks[0], [*(evaluation.value(*item) for item in operands[:-1]), before], lanes
+        )
+        return value
+
+    def row_number(self, tensor: ir.Value, total: ir.Value, point: Point, known: Known) -> ir.Value:
+        """What is found for the row of a point from its sums, a scalar."""
+        value = _Evaluation(self, total, point, 1, 1, dict(known)).value(tensor, (self.contraction.rows,))
+        return vector.extract(value, [], [0]) if isinstance(value.type, ir.VectorType) else value
 
     @cached_property
     def whole_reads(self) -> list[tuple[ir.Value, Dims]]:
@@ -215,7 +244,7 @@ class _Evaluation:
         results = maps[len(maps) - len(operation.results) :]
         arguments = [
             None if _is_empty(operand) else self.value(operand, place)
-            for operand, place in _operands_at(operation, tensor, dims)
+            for operand, place in _operands_at(operation, tensor, dims, self.epilogue.contraction.columns)
         ]
         block = operation.regions[0].blocks[0]
         indices = self.loop_indices(loops, _loop_count(operation)) if self.epilogue.asks_for_indices(operation) else ()
@@ -241,9 +270,19 @@ def _loops_at(operation: ir.Operation, tensor: ir.Value, dims: Dims) -> dict[int
     return {loop: dim for loop, dim in zip(own, dims, strict=True) if loop is not None}
 
 
-def _operands_at(operation: ir.Operation, tensor: ir.Value, dims: Dims) -> list[tuple[ir.Value, Dims]]:
-    """The operands of a linalg.generic, and where they are read for its result `tensor` at `dims`."""
+def is_row_sum(tensor: ir.Value) -> bool:
+    """Whether a tensor is a reduction along rows."""
+    nest = None if _definition(tensor) is None else loop_nest(tensor.owner.operation, 0)
+    return nest is not None and nest.is_row_reduction
+
+
+def _operands_at(
+    operation: ir.Operation, tensor: ir.Value, dims: Dims, columns: int | None
+) -> list[tuple[ir.Value, Dims]]:
+    """The operands of a linalg.generic, and where they are read for its result `tensor` at `dims`; loops that are
+    reduced go along columns."""
     loops = _loops_at(operation, tensor, dims)
+    loops = {**dict.fromkeys(range(_loop_count(operation)), columns), **loops}
     return [(operand, tuple(None if loop is None else loops.get(loop) for loop in map_))
             for operand, map_ in zip(operation.operands, maps_of(operation), strict=True)]  # fmt: skip
 

@@ -294,5 +294,6 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
         "gradient",
         "keep_logarithms",
         "normalize_in_products",
+        "sum_rows_in_products",
         "views",
     }

@@ -10,6 +10,7 @@ from blu.dialects.core.mlir import func
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.gemm import gemm, wgmma
 from blu.passes.gpu.gemm.boxes.plan import misfit as boxes_misfit
+from blu.passes.gpu.gemm.boxes.row_sums import misfit as rows_misfit
 from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, ProductSizes
 from blu.passes.gpu.gemm.few_rows import rows as few_rows
 from blu.passes.gpu.gemm.few_rows import strips
@@ -35,6 +36,7 @@ from blu.passes.gpu.gemm.split import REST_PARTS, SharedRest
 from blu.passes.gpu.isa import wgmma as isa
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.kernels.contraction import Contraction
+from blu.passes.kernels.epilogue import Epilogue
 from blu.passes.kernels.schedules import Schedule
 
 _SUM_REGISTERS = 192
@@ -204,10 +206,17 @@ def _misfit_strips(schedule: StripsSchedule, product: Product, makes_rows: bool)
 
 def _misfit_sums(schedule: WgmmaSchedule, kernel: func.FuncOp) -> str:
     if schedule.sums == "boxed":
-        return boxes_misfit(*gemm.read(GpuKernel.read(kernel)), schedule)
+        return _boxes_misfit(*gemm.read(GpuKernel.read(kernel)), schedule)
+    if gemm.read(GpuKernel.read(kernel))[1].row_numbers:
+        return f"sums = '{schedule.sums}': those of whole rows are in boxes"
     if schedule.sums == "staged" or wgmma.held_lanes(*gemm.read(GpuKernel.read(kernel)), schedule):
         return ""
     return f"sums = '{schedule.sums}': sums are written from registers where rows of all results begin at 16 bytes"
+
+
+def _boxes_misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str:
+    """Why boxes do not fit what follows a product; "" where they do."""
+    return (rows_misfit if epilogue.row_numbers else boxes_misfit)(product, epilogue, schedule)
 
 
 def place_of_sums(schedule: WgmmaSchedule, kernel: func.FuncOp, target: GpuTarget) -> str:
@@ -218,7 +227,7 @@ def place_of_sums(schedule: WgmmaSchedule, kernel: func.FuncOp, target: GpuTarge
     """
     product, epilogue = gemm.read(GpuKernel.read(kernel))
     boxed = replace(schedule, sums="boxed")
-    if wgmma.shared_bytes(boxed) <= target.shared_bytes and not boxes_misfit(product, epilogue, boxed):
+    if wgmma.shared_bytes(boxed) <= target.shared_bytes and not _boxes_misfit(product, epilogue, boxed):
         return "boxed"
     is_short = bool(epilogue.reads) and epilogue.operation_count <= _SHORT
     gains = schedule.split == 1 and is_short and wgmma.held_lanes(product, epilogue, schedule) == _HALVES

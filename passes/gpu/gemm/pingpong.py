@@ -55,6 +55,8 @@ from blu.passes.kernels.epilogue import Known
 GROUPS = 3
 THREADS = GROUPS * wgmma.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
+_FEW_COPY_REGISTERS, _MOST_MULTIPLY_REGISTERS = 24, 240
+"""Where sums stay in registers while whole rows are looked at."""
 FORMATS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
@@ -88,22 +90,30 @@ class BlockCode:
                 self.boxes.begin()
             for map_ in self.maps:
                 tma.prefetch_tensormap(map_)
-        barrier.sync()
+        (barrier.sync if self.boxes is None else self.boxes.wait_for_all)()
         # The same in all threads of a warp, and known to be: branches on it are not divergent.
         number = shfl.idx(numbers.divide(self.thread, wgmma.THREADS), 0)
         branch = scf.IfOp(numbers.is_equal(number, GROUPS - 1), has_else=True)
+        copying, multiplying = self._registers
         with ir.InsertionPoint(branch.then_block):
-            setmaxnreg.decrease(COPY_REGISTERS)
+            setmaxnreg.decrease(copying)
             in_group = numbers.remainder(self.thread, wgmma.THREADS)
             first_warp = numbers.is_equal(shfl.idx(numbers.divide(in_group, WARP), 0), 0)
             with when(arith.andi(first_warp, elect.elect_sync())):
                 Copies(self.walk, self.ring, self.maps, self.block, self.blocks).emit()
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
-            setmaxnreg.increase(MULTIPLY_REGISTERS)
+            setmaxnreg.increase(multiplying)
             in_group = numbers.remainder(self.thread, wgmma.THREADS)
             self._multiply(number, write(in_group) if self.boxes is None else self.boxes.writer(number, in_group))
             scf.yield_([])
+
+    @property
+    def _registers(self) -> tuple[int, int]:
+        """Those of a thread that copies, and of one that multiplies."""
+        keeps_sums = self.boxes is not None and self.boxes.keeps_sums
+        few = _FEW_COPY_REGISTERS, _MOST_MULTIPLY_REGISTERS
+        return few if keeps_sums else (COPY_REGISTERS, MULTIPLY_REGISTERS)
 
     # The multiplying groups.
     def _multiply(self, group: ir.Value, write: SlabWriter | Write | BoxWriter) -> None:

@@ -13,6 +13,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import held
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm.boxes.plan import BoxPlan, reserve_boxes
+from blu.passes.gpu.gemm.boxes.row_sums import RowBoxes, RowPlan
 from blu.passes.gpu.gemm.boxes.writer import Boxes
 from blu.passes.gpu.gemm.held import HeldOutput
 from blu.passes.gpu.gemm.output import (
@@ -217,20 +218,23 @@ def shared_bytes(schedule: WgmmaSchedule) -> int:
 
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel whose product `suits`; `read` gives the product and the epilogue of an opened kernel."""
-    moved = _boxes_of(kernel, read) if schedule.sums == "boxed" else 0
+    planned = _plan_of(*read(GpuKernel.read(kernel)), schedule)
+    moved, size = (planned.map_count, planned.cluster) if planned else (0, 1)
+    schedule = replace(schedule, group=1) if size > 1 else schedule  # the blocks of a cluster take tiles of one row
     frame = GpuKernel.open(kernel, (tma.map_type(),) * (2 + moved))
     product, epilogue = read(frame)
     walk, (shared, tiles, barriers, staging) = Walk(product, schedule), share_out(schedule)
-    plan = BoxPlan(product, epilogue, schedule) if moved else None
+    plan = _plan_of(product, epilogue, schedule)
     places, filled = reserve_boxes(shared) if plan else (0, 0)
     _describe_maps(frame, product, schedule, plan.maps(list(frame.replacement.arguments)) if plan else [])
-    blocks = min(target.processors, walk.tiles)
-    with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
+    blocks = min(target.clusters_at_once(size) * size, walk.tiles)
+    with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes, size) as here:
         base, thread = shared_address(frame), numbers.as_number(here.thread)
         maps = [tma.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2 - moved :]]
-        boxes = Boxes(plan, numbers.add(base, places), numbers.add(base, filled), maps[2:]) if plan else None
+        number, at = numbers.as_number(here.block[0]), (numbers.add(base, places), numbers.add(base, filled))
+        boxes = _boxes_of(plan, *at, maps[2:], number) if plan else None
         ring = Ring(schedule, numbers.add(base, tiles), numbers.add(base, barriers))
-        number, slabs = numbers.as_number(here.block[0]), numbers.add(base, staging)
+        slabs = numbers.add(base, staging)
         block = BlockCode(walk, ring, (maps[0], maps[1]), slabs, number, blocks, thread, boxes)
         block.emit(partial(_writer, frame, product, epilogue, schedule))
     launched = gemm_split.finish(frame, read, schedule.split)
@@ -292,10 +296,20 @@ def _held_writer(
     return write
 
 
-def _boxes_of(kernel: func.FuncOp, read: Read) -> int:
-    """How many tensors a kernel reads and writes in boxes."""
-    _, epilogue = read(GpuKernel.read(kernel))
-    return len(epilogue.outputs) + len(epilogue.whole_reads)
+def _plan_of(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> BoxPlan | RowPlan | None:
+    """The boxes in which a kernel reads and writes, if it does."""
+    if schedule.sums != "boxed":
+        return None
+    return (RowPlan if epilogue.row_numbers else BoxPlan)(product, epilogue, schedule)
+
+
+def _boxes_of(
+    plan: BoxPlan | RowPlan, places: ir.Value, barriers: ir.Value, maps: Sequence[ir.Value], block: ir.Value
+) -> Boxes:
+    """The boxes of a block."""
+    if isinstance(plan, BoxPlan):
+        return Boxes(plan, places, barriers, maps)
+    return RowBoxes(plan.wide, places, barriers, maps, plan, numbers.remainder(block, plan.cluster))
 
 
 def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule, boxes: Sequence[TileMap]) -> None:

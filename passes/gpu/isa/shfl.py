@@ -13,7 +13,8 @@ def bfly(value: ir.Value, distance: int) -> ir.Value:
     return nvvm.shfl_sync(number(ALL_LANES), value, number(distance), number(WARP - 1), kind)
 
 
-def idx(value: ir.Value, lane: ir.Value | int) -> ir.Value:
-    """The 32 bits of another lane, or of the same one for all."""
+def idx(value: ir.Value, lane: ir.Value | int, among: int = WARP) -> ir.Value:
+    """The 32 bits of another lane, or of the same one for all; of each `among` neighbours by themselves."""
     kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
-    return nvvm.shfl_sync(number(ALL_LANES), value, number(lane), number(WARP - 1), kind)
+    clamp = (WARP - among) << 8 | WARP - 1
+    return nvvm.shfl_sync(number(ALL_LANES), value, number(lane), number(clamp), kind)

@@ -124,7 +124,8 @@ class _Blocks(Accesses):
             source = lanes ^ distance
         else:
             assert parts[2] == "idx", parts
-            source = (lanes & ~31) | (distance & 31)
+            own = self._read(operands[3], 32).astype(np.int64) >> 8 | ~31  # bits of a lane's number that stay
+            source = (lanes & own) | (distance.astype(np.int64) & ~own)
         target = operands[0].split("|")[0]
         self._write(target, value[source.astype(np.int64)], active)
 

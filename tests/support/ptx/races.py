@@ -19,7 +19,7 @@ import numpy as np
 
 WARP = 32
 _BARRIERS = 64
-"""The most mbarriers that a cluster has, or a block that is in none."""
+"""The most mbarriers that a block has."""
 _ALWAYS = np.iinfo(np.int32).max
 SEVERAL = -1
 """In the place of a number: there is more than one."""
@@ -71,7 +71,7 @@ class Races:
         self._units_of_block, self.now, self._settled = shared_bytes // unit, 1, 0
         block, own = np.divmod(np.arange(threads * blocks), threads)
         self.warp_of = block * self._warps_of_block + own // WARP
-        self._most_barriers = _BARRIERS * (1 if are_joined else blocks)
+        self._most_barriers = _BARRIERS * blocks
         # Who knows of whom (warps, then mbarriers) up to which time.
         self.known = np.zeros((warps, warps + self._most_barriers), np.int32)
         self._are_joined = are_joined

@@ -40,8 +40,10 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
     """Why boxes do not fit what is fused to a product; "" where they do."""
     if schedule.registers != "none" or schedule.split > 1:
         return "boxes are of whole sums, as products of two factors in shared memory give them"
+    if epilogue.row_numbers:
+        return "boxes of whole rows are others"
     plan = BoxPlan(product, epilogue, schedule)
-    if not plan.outputs or not all(_is_in_boxes(product, operand) for operand in (*plan.outputs, *plan.operands)):
+    if not plan.outputs or not all(is_in_boxes(product, operand) for operand in (*plan.outputs, *plan.operands)):
         return "boxes are of tensors of 8 or 16 bits or of f32, whose rows begin at multiples of 16 bytes"
     if {operand.element.width for operand in (*plan.outputs, *plan.operands)} not in ({16}, {32}, {8, 16}):
         return "all results and operands in boxes have numbers of as many bits, or bytes are beside halves"
@@ -58,7 +60,8 @@ def adds_columns(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) 
     return schedule.sums == "boxed" and product.rows % schedule.rows == 0 and fits
 
 
-def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
+def is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
+    """Whether a tensor has a box for each part of a tile, whose rows begin where the copy engine takes them."""
     contraction, element = product.contraction, operand.element
     is_byte = isinstance(element, ir.IntegerType) and element.width == 8
     if not is_byte and not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type):
@@ -78,6 +81,7 @@ class BoxPlan:
     product: Product
     epilogue: Epilogue
     schedule: WgmmaSchedule
+    places: int = PLACES
 
     @property
     def outputs(self) -> list[IndexedBuffer]:
@@ -124,7 +128,7 @@ class BoxPlan:
     @property
     def ahead(self) -> int:
         """The sums of how many boxes have places."""
-        return PLACES // self.each
+        return self.places // self.each
 
     @property
     def down(self) -> int:
@@ -148,6 +152,16 @@ class BoxPlan:
     def operands(self) -> list[IndexedBuffer]:
         """The same as they lie in memory."""
         return [IndexedBuffer(self.epilogue.buffers[tensor], dims) for tensor, dims in self.reads]
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that work together."""
+        return 1
+
+    @property
+    def map_count(self) -> int:
+        """How many tensors are read and written."""
+        return len(self.outputs) + len(self.reads)
 
     def maps(self, arguments: Sequence[ir.Value]) -> list[TileMap]:
         """The tensor maps of what is read, then of the results."""

@@ -35,12 +35,21 @@ class Boxes:
     barriers: ir.Value
     maps: Sequence[ir.Value]
 
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether sums stay in registers once they have left in boxes."""
+        return False
+
     def begin(self) -> None:
         """Make the barriers, by one thread."""
         for number in range(WARPS * self.plan.ahead if self.plan.reads else 0):
             mbarrier.init(numbers.add(self.barriers, number * mbarrier.BYTES), 1)
         for map_ in self.maps:
             tma.prefetch_tensormap(map_)
+
+    def wait_for_all(self) -> None:
+        """Until all that are to use them see the barriers."""
+        barrier.sync()
 
     def writer(self, group: ir.Value, thread: ir.Value) -> BoxWriter:
         """What writes the tiles of a thread of a multiplying group."""
@@ -176,8 +185,10 @@ class BoxWriter:
         tile: TilePosition,
         biases: Sequence[Known],
         totals: Sequence[ColumnTotals],
-    ) -> None:
+    ) -> list[list[list[ir.Value]]]:
+        """Write a box of each result; of each block the pairs of each of them."""
         blocks, together = list(range(self.plan.columns // _BLOCK)), self._together
+        written: list[list[list[ir.Value]]] = []
         sides = [self._read_sides(row, number, tile) for row in (0, 1)]
         for first in range(0, len(blocks), together):
             chosen = blocks[first : first + together]
@@ -194,7 +205,9 @@ class BoxWriter:
                 for place, (words, target) in enumerate(zip(values, self.plan.outputs, strict=True)):
                     self._pairs_of(target).put(self._place(number, place), block, words)
                 self._add_up(totals, block, values)
+            written += results
         self._send(number, tile)
+        return written
 
     @property
     def _together(self) -> int:
