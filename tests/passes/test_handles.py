@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +42,27 @@ def test_what_is_kept_of_the_block_is_invalid_and_what_was_there_is_not(
     for kept in (early, late):
         with pytest.raises(RuntimeError, match="invalid"):
             str(kept)
+
+
+KEPT_OF_LLVM = """
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
+from blu.passes.framework.handles import invalidating_kept_operations
+
+module = ir.Module.parse("llvm.func @first() { llvm.return }", make_context())
+with invalidating_kept_operations(module.context):
+    kept = [module.body.operations[0], module.body.operations[0].regions[0].blocks[0].operations[0]]
+for view in kept:
+    try:
+        str(view)
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+def test_views_of_llvm_are_known_in_a_process_that_has_not_needed_its_classes() -> None:
+    said = subprocess.run([sys.executable, "-c", KEPT_OF_LLVM], capture_output=True, text=True, check=True).stdout
+    assert said.count("invalidated") == 2
 
 
 def test_operations_of_other_contexts_stay_valid(module: ir.Module) -> None:
