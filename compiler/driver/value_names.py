@@ -19,6 +19,7 @@ from functools import cache
 from blu.dataclass import dataclass
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import end_of
 from blu.dialects.plan import VIEWS
 from blu.passes.framework.launches import HOLDERS, ON_GPUS, ON_PROCESSORS, arguments_of, holders_in, kernel_of
 from blu.passes.host.export_plan import PLAN
@@ -242,7 +243,7 @@ def _joined(path: str, kind: str) -> str:
 def _kind(operation: ir.Operation) -> str:
     """What an op does, in a word; of a loop over elements, what it does last."""
     if operation.name == "linalg.generic":
-        last = list(operation.regions[0].blocks[0].operations)[-1].operation
+        last = end_of(operation.regions[0].blocks[0])
         if len(last.operands) and _has_op(last.operands[0]):
             return _kind(last.operands[0].owner.operation)
     kind = operation.name.rpartition(".")[2]
@@ -302,7 +303,7 @@ def _callees(function: ir.Operation) -> Iterator[str]:
 def _returned(function: ir.Operation) -> list[ir.Value]:
     if not function.regions or not list(function.regions[0].blocks):
         return []
-    return list(list(function.regions[0].blocks[0].operations)[-1].operation.operands)
+    return list(end_of(function.regions[0].blocks[0]).operands)
 
 
 def _stored(function: ir.Operation, argument: int) -> str:

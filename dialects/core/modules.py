@@ -41,6 +41,11 @@ def _all_in(root: ir.Operation) -> list[ir.Operation]:
     return found[1:]
 
 
+def end_of(block: ir.Block) -> ir.Operation:
+    """The op that ends a block: its operands are what the block returns or yields."""
+    return block.operations[-1].operation
+
+
 def operations_by_name(root: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
     """Operations under `root` in order of the text, by their names: for passes that look for several in turn."""
     return by_name(_all_in(root.operation))

@@ -24,7 +24,7 @@ from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.fields import CAPTURED_SLOTS, SEGMENTS, check_number, slots
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.modules import operations_in
+from blu.dialects.core.modules import end_of, operations_in
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ParseError, ShapeError, TraceError
 
@@ -168,13 +168,8 @@ def body_of(region: ir.Region) -> ir.Block:
 def body_type(block: ir.Block, num_captured: int) -> RegionType:
     """What a body takes, without what it reads from above, and what it gives."""
     arguments = [tensor_type(argument.type) for argument in block.arguments]
-    results = tuple(tensor_type(value.type) for value in _last(block).operands)
+    results = tuple(tensor_type(value.type) for value in end_of(block).operands)
     return RegionType(tuple(arguments[: len(arguments) - num_captured]), results)
-
-
-def _last(block: ir.Block) -> ir.Operation:
-    operations = block.operations
-    return operations[len(operations) - 1].operation
 
 
 def read_region(name: str, region: ir.Region, captured: Sequence[TensorType]) -> RegionType:
@@ -183,7 +178,7 @@ def read_region(name: str, region: ir.Region, captured: Sequence[TensorType]) ->
     ParseError for what is no body, ShapeError for a body that does not take what is captured.
     """
     blocks = list(region.blocks)
-    if len(blocks) != 1 or not len(blocks[0].operations) or _last(blocks[0]).name != YIELD:
+    if len(blocks) != 1 or not len(blocks[0].operations) or end_of(blocks[0]).name != YIELD:
         raise ParseError(f"the region {name} is one block that ends in {YIELD}, and this one is not")
     arguments = [tensor_type(argument.type) for argument in blocks[0].arguments]
     last = arguments[len(arguments) - len(captured) :] if captured else []

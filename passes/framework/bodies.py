@@ -9,7 +9,7 @@ from itertools import count
 from blu.dataclass import dataclass
 from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.modules import operations_in
+from blu.dialects.core.modules import end_of, operations_in
 from blu.dialects.core.op import body_blocks_of, value_type
 from blu.dialects.core.regions import copy_block, listed
 from blu.dialects.core.remat import ATTRIBUTE, CONTRACTIONS, Mark
@@ -48,7 +48,7 @@ class Body:
     @property
     def num_results(self) -> int:
         """How many tensors it gives."""
-        return len(self.block.operations[len(self.block.operations) - 1].operation.operands)
+        return len(end_of(self.block).operands)
 
     @property
     def num_kept(self) -> int:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import f16
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import end_of
 from blu.dialects.core.op import attributes_of, body_blocks_of, emitting_at, operands_of, value_type
 from blu.dialects.core.regions import copy_block
 from blu.dialects.ops.control.scan import Scan
@@ -72,7 +73,7 @@ class _Loop:
         self._block = body_blocks_of(operation)["body"]
         count = len(self.carry)
         self._arguments = list(self._block.arguments)
-        self._given = list(list(self._block.operations)[-1].operation.operands)
+        self._given = list(end_of(self._block).operands)
         # By values of the body: what has the slices of all steps. What is missing comes when the loop gives it as well.
         self._stacks = dict(zip(self._arguments[count:], self._xs, strict=False))
         results = zip(self._given[count:], list(operation.results)[count:], strict=True)

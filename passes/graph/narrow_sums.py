@@ -5,6 +5,7 @@ from __future__ import annotations
 from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import end_of
 from blu.dialects.core.op import attributes_of, emitting_at, operation_class, value_type
 from blu.dialects.mesh import reductions_of
 from blu.dialects.ops.reduction import Reduction
@@ -91,7 +92,7 @@ def _behind(maker: ir.Block | ir.OpView | ir.Operation, block: ir.Block) -> ir.I
 def _first_reader(operation: ir.Operation) -> ir.Operation:
     """The first op of the block that reads the result of one, itself or in a body; the end where none does."""
     block = operation.block
-    first = block.operations[len(block.operations) - 1].operation
+    first = end_of(block)
     for reader in (_in_block(use.owner.operation, block) for use in operation.results[0].uses):
         first = reader if reader.is_before_in_block(first) else first
     return first

@@ -17,6 +17,7 @@ from functools import cached_property
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref
+from blu.dialects.core.modules import end_of
 from blu.errors import PassError
 from blu.passes.kernels.inline import clone_operation
 from blu.passes.loops.fuse.loops import LoopNest, loop_nest
@@ -131,7 +132,7 @@ class ScanBody:
 
     @cached_property
     def _yielded(self) -> list[ir.Value]:
-        return list(list(self.block.operations)[-1].operation.operands)
+        return list(end_of(self.block).operands)
 
     @cached_property
     def _dependent(self) -> set[ir.Value]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import i64
 from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.core.modules import end_of
 from blu.dialects.plan import LOOP, LOOP_BODY, LoopShape, check, loop
 from blu.passes.framework import base
 from blu.passes.framework.base import Pass, find
@@ -118,7 +119,7 @@ def _worse_than_given(function: func.FuncOp, values: list[ir.Value]) -> list[ir.
     """Have a body carry something more for each of the values: what it is then, the worse of that and the value."""
     element = ir.IntegerType.get_signless(64)
     begun = _given_as_well(function, values)
-    end = list(function.entry_block.operations)[-1].operation
+    end = end_of(function.entry_block)
     with ir.InsertionPoint(end), end.location:
         pairs = zip(begun, values, strict=True)
         return [pointwise((), pair, element, lambda one, other, *_: arith.maxui(one, other)) for pair in pairs]
@@ -149,7 +150,7 @@ def _given_as_well(function: func.FuncOp, values: list[ir.Value]) -> list[ir.Val
 
 
 def _return_as_well(function: func.FuncOp, values: list[ir.Value]) -> None:
-    end = function.entry_block.operations[len(function.entry_block.operations) - 1].operation
+    end = end_of(function.entry_block)
     with ir.InsertionPoint(end), end.location:
         func.ReturnOp([*end.operands, *values])
     end.erase()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.modules import operations_in
+from blu.dialects.core.modules import end_of, operations_in
 from blu.dialects.core.op import attributes_of, body_blocks_of, operands_of
 from blu.dialects.core.regions import copy_block
 from blu.dialects.plan import LOOP_BODY, LoopShape, loop
@@ -87,7 +87,7 @@ class _Names:
 
 def _kept(block: ir.Block, carries: int) -> dict[int, tuple[int, int]]:
     """The results that are what is carried, into each step or out of it: of which, and whether out of it (1)."""
-    given = list(block.operations[len(block.operations) - 1].operands)
+    given = list(end_of(block).operands)
     places = {value: (number, 1) for number, value in reversed(list(enumerate(given[:carries])))}
     places |= {value: (number, 0) for number, value in enumerate(list(block.arguments)[:carries])}
     later = enumerate(given[carries:], start=carries)

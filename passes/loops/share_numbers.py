@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import text_of
@@ -164,7 +165,7 @@ def _read_numbers(operation: ir.Operation, numbers: dict[ir.Value, ir.Value]) ->
             clone = item.operation.clone()
             remap(clone, values)
             values.update(zip(item.results, clone.results, strict=True))
-        return [values.get(value, value) for value in block.operations[-1].operands]
+        return [values.get(value, value) for value in end_of(block).operands]
 
     with ir.InsertionPoint(operation), operation.location:
         replace(operation, generic(inputs, nest.outputs, maps, [PARALLEL] * rank, body))

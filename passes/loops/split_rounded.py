@@ -7,6 +7,7 @@ from math import prod
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import ROWS, family_of
 from blu.passes.framework.kernels import callee_of, kernels_in
@@ -104,7 +105,7 @@ class _Links:
 
 def _roundings(kernel: func.FuncOp, least_bytes: int) -> Iterator[tuple[int, int]]:
     """Pairs of results, in f32 and in bf16, of which one rounds the other."""
-    results = list(list(kernel.entry_block.operations)[-1].operands)
+    results = list(end_of(kernel.entry_block).operands)
     for narrow, value in enumerate(results):
         source = _rounded(value)
         if source is not None and source in results and 4 * prod(ir.RankedTensorType(value.type).shape) >= least_bytes:
@@ -142,7 +143,7 @@ def _is_identity(map_: ir.AffineMap) -> bool:
 
 def _write_remainder(kernel: func.FuncOp, number: int, rounding: int) -> None:
     """Let a kernel return what a result's rounding lacks in place of it."""
-    end = list(kernel.entry_block.operations)[-1]
+    end = end_of(kernel.entry_block)
     wide, narrow = end.operands[number], end.operands[rounding]
     i16 = ir.IntegerType.get_signless(16)
     with ir.InsertionPoint(end), wide.owner.location:
@@ -199,7 +200,7 @@ def _bits_of(narrow: ir.Value) -> ir.Value:
 def _say_type(kernel: func.FuncOp) -> None:
     """Write down what a kernel takes and gives now."""
     block = kernel.entry_block
-    results = [value.type for value in list(block.operations)[-1].operands]
+    results = [value.type for value in end_of(block).operands]
     signature = ir.FunctionType.get([argument.type for argument in block.arguments], results)
     kernel.attributes["function_type"] = ir.TypeAttr.get(signature)
 

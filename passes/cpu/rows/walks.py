@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from blu.dialects.core.mlir import arith, ir, memref
+from blu.dialects.core.modules import end_of
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.rows.chains import ChainedLoop, folds_of, is_folded, rounds, steps_of
 from blu.passes.cpu.rows.sweep import Lists, Visit, join, split, sweep, sweep_piece
@@ -247,7 +248,7 @@ class Across:
         if isinstance(reduction, Search):
             scope.memo.update(zip(list(node.body.arguments)[node.num_inputs :], old, strict=True))
             self.bodies.inline(node, scopes)
-            operands = list(node.body.operations)[-1].operands
+            operands = end_of(node.body).operands
             new = [self.bodies.as_vector(self.bodies.lookup(operand, scopes), scopes) for operand in operands]
         else:
             self.bodies.inline(node, scopes, skip=[fold.combiner for fold in reduction])
@@ -369,7 +370,7 @@ class Along:
             scopes[-1].memo.update(zip(list(node.body.arguments)[node.num_inputs :], mine, strict=True))
             self.bodies.inline(node, scopes)
             with scopes[-1].cursor.point:
-                operands = list(node.body.operations)[-1].operands
+                operands = end_of(node.body).operands
                 results += [self.bodies.as_vector(self.bodies.lookup(operand, scopes), scopes) for operand in operands]
         for value, buffer in self.kernel.buffers(walk.store):
             self.bodies.store(value, buffer, scopes)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from blu.dialects.core.mlir import func, gpu, ir
-from blu.dialects.core.modules import attribute_names
+from blu.dialects.core.modules import attribute_names, end_of
 from blu.passes.framework.launches import KERNELS, GridLaunch, code_of, holders_in
 from blu.passes.kernels.launch import CLUSTER, GRID, MAPS, SHARED, THREADS
 
@@ -89,8 +89,8 @@ def _to_function(operation: ir.Operation, block: ir.Block) -> None:
 
 def _move_body(source: ir.Operation, target: ir.Operation, terminator: str) -> None:
     source.regions[0].blocks[0].append_to(target.regions[0])
-    last = target.regions[0].blocks[0].operations[-1]
+    last = end_of(target.regions[0].blocks[0])
     with ir.InsertionPoint(last), last.location:
         ir.Operation.create(terminator)
-    last.operation.erase()
+    last.erase()
     source.erase()

@@ -8,6 +8,7 @@ from blu.dataclass import dataclass
 from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, func, ir, tensor
+from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, ROWS, family_of, mark
 from blu.passes.framework.kernels import kernels_in
@@ -76,18 +77,14 @@ def _parts_of(kernel: func.FuncOp, calls: Sequence[func.CallOp]) -> ir.RankedTen
 
 def _is_plain(kernel: func.FuncOp, contraction: ir.Operation) -> bool:
     """Whether a kernel returns a product as it is."""
-    return list(_end_of(kernel).operands) == [contraction.results[0]]
-
-
-def _end_of(kernel: func.FuncOp) -> ir.Operation:
-    return list(kernel.entry_block.operations)[-1].operation
+    return list(end_of(kernel.entry_block).operands) == [contraction.results[0]]
 
 
 def _is_sum(kernel: func.FuncOp, contraction: Contraction, calls: Sequence[func.CallOp]) -> bool:
     """Whether a kernel adds up rows of both factors, or far more terms than there are sums, and makes one result of
     each, reading no more than rows: a weight's gradient. Many of them are there before anybody needs one.
     """
-    returned, total = list(_end_of(kernel).operands), contraction.operation.results[0]
+    returned, total = list(end_of(kernel.entry_block).operands), contraction.operation.results[0]
     others = [item for item in _behind(kernel) if item.name not in _MAKERS]
     read = [value.type for item in others for value in item.operands if isinstance(value.owner, ir.Block)]
     longest = max(contraction.size(contraction.rows), contraction.size(contraction.columns))
@@ -112,7 +109,7 @@ def _adds_rows(contraction: Contraction, calls: Sequence[func.CallOp]) -> bool:
 def _behind(kernel: func.FuncOp) -> list[ir.Operation]:
     """What makes a kernel's results, in order, without the product."""
     found: set[ir.Operation] = set()
-    waiting = [value.owner for value in _end_of(kernel).operands]
+    waiting = [value.owner for value in end_of(kernel.entry_block).operands]
     while waiting:
         owner = waiting.pop()
         if isinstance(owner, ir.Block) or owner.operation.name == "linalg.contract" or owner.operation in found:
@@ -156,7 +153,7 @@ def _split(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp,
 
 def _leave_parts(kernel: func.FuncOp, contraction: ir.Operation, type_: ir.RankedTensorType) -> list[int]:
     """Let a kernel return the parts of a contraction alone; the numbers of the arguments that it still has."""
-    end, block, behind = _end_of(kernel), kernel.entry_block, _behind(kernel)
+    end, block, behind = end_of(kernel.entry_block), kernel.entry_block, _behind(kernel)
     with ir.InsertionPoint(end), end.location:
         end.operands[0] = plan.parts(type_, contraction.results[0])
     for item in reversed(behind):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import find
 from blu.passes.framework.families import ROWS, family_of
 from blu.passes.gpu.rows.split_column_sums import dealt_maps
@@ -147,7 +148,7 @@ def _with_turned(kernel: func.FuncOp, name: str, kept: list[int], turned: list[i
     clone = kernel.operation.clone(ir.InsertionPoint.after(kernel.operation)).opview
     _deal_rows(clone)
     clone.attributes["sym_name"] = ir.StringAttr.get(name)
-    end = list(clone.entry_block.operations)[-1].operation
+    end = end_of(clone.entry_block)
     with ir.InsertionPoint(end), end.location:
         results = [end.operands[number] for number in kept]
         results += [_turned(end.operands[number]) for number in turned]

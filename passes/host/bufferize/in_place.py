@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import end_of
 from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest
 
@@ -38,7 +39,7 @@ def reads_where_it_writes(kernel: func.FuncOp, number: int) -> bool:
     if not family_of(kernel).writes_over_elements or _is_multiplied(kernel, argument):
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
-    results = [item for item in list(kernel.entry_block.operations)[-1].operands if not _is_added_up(item)]
+    results = [item for item in end_of(kernel.entry_block).operands if not _is_added_up(item)]
     if {tuple(ir.RankedTensorType(item.type).shape) for item in results} != {shape}:
         return False
     return all(_is_elementwise(use.owner.operation, argument) for use in argument.uses)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, vector
+from blu.dialects.core.modules import end_of
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.inline import clone_operation
 
@@ -142,7 +143,7 @@ def _again(value: ir.Value) -> ir.Value:
 def read_reduction(body: ir.Block, num_inputs: int) -> list[Fold] | Search | None:
     """How a reduction body can run in lanes; None if it has to run in order."""
     accumulators = list(body.arguments)[num_inputs:]
-    yielded = list(body.operations)[-1].operands
+    yielded = end_of(body).operands
     folds = [_read_fold(value, accumulators, number) for number, value in enumerate(yielded)]
     if all(folds):
         return folds
