@@ -2,10 +2,11 @@
 
     from blu.dataclass import dataclass, field
 
-The standard library's decorator writes six functions for each class as text and compiles them, used or not: for the 260
-classes that a first program imports, that took a fifth of its time. Here methods that are alike in all classes are
-closures over the names of fields, and `__init__` is written when it is looked up first. All else (fields, `replace`,
-`asdict`, matching) is the standard library's.
+The standard library's decorator writes six functions for each class as text and compiles them, used or not: 0.47 ms a
+class. Here methods that are alike in all classes are closures over the names of fields, and `__init__` is written when
+it is looked up first: 0.14 ms. For the 253 classes that a first program imports these are 124 ms and 41 ms of 750 ms;
+for the 88 of one that is found in the cache, 42 ms and 12 ms of 350 ms. So no class of Blu's has the standard one
+(tests/test_dataclass.py). All else (fields, `replace`, `asdict`, matching) is the standard library's.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from blu.passes.gpu.gemm.boxes.sum_rows_in_products import SumRowsInProducts
 from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
 from blu.passes.gpu.lower.check_early_launches import CheckEarlyLaunches
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
-from blu.passes.gpu.lower.copy_factors import CopyFactors
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
+from blu.passes.gpu.lower.factors.copy_factors import CopyFactors
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.fold_counters import FoldCounters
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm

@@ -1,0 +1,1 @@
+"""Factors of products that lie otherwise than warpgroups take them: copied, or made the other way."""
