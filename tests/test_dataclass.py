@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from blu.dataclass import dataclass, field
+from tests.support.folders import ROOT
 
 BOTH = pytest.mark.parametrize("decorator", [dataclasses.dataclass, dataclass], ids=["standard", "blu"])
 Decorator = Callable[..., Any]

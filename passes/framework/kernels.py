@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import code_text
 from blu.dialects.core.op import OPS
@@ -26,6 +28,15 @@ def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
 def callee_of(call: func.CallOp | ir.Operation) -> str:
     """The name of the function that is called."""
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def calls_of(module: ir.Module, kernels: Iterable[str]) -> dict[str, list[func.CallOp]]:
+    """The calls of each of some kernels, by their names, in the order of the text."""
+    calls: dict[str, list[func.CallOp]] = {name: [] for name in kernels}
+    for call in find(module, func.CallOp) if calls else ():
+        if (name := callee_of(call)) in calls:
+            calls[name].append(call)
+    return calls
 
 
 def text_of(kernel: func.FuncOp) -> str:

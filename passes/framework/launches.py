@@ -18,6 +18,7 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.plan import BATCH
 from blu.errors import PassError
 from blu.passes.framework.families import is_kernel
+from blu.passes.framework.kernels import callee_of
 from blu.plan.schema import MAX_BLOCK_THREADS, MAX_BLOCKS, MAX_GRID, MAX_SHARED_BYTES
 
 KERNELS = "kernels"
@@ -67,7 +68,7 @@ def launches_in(function: func.FuncOp) -> list[ir.Operation]:
 def kernel_of(launch: ir.Operation) -> str:
     """The name of the kernel that is launched."""
     if launch.name == ON_PROCESSORS:
-        return ir.FlatSymbolRefAttr(launch.attributes["callee"]).value
+        return callee_of(launch)
     return list(ir.SymbolRefAttr(launch.attributes["kernel"]).value)[-1]
 
 

@@ -8,6 +8,7 @@ from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.kernels import callee_of
 
 
 @dataclass(frozen=True)
@@ -26,21 +27,17 @@ class Inline(Pass):
     def run(self, module: ir.Module) -> None:
         functions = {function.name.value: function for function in find(module, func.FuncOp)}
         refuse_recursion(self, functions)
-        while calls := [call for call in find(module, func.CallOp) if _callee(call) in functions]:
+        while calls := [call for call in find(module, func.CallOp) if callee_of(call) in functions]:
             for call in calls:
-                inline_call(call, functions[_callee(call)])
+                inline_call(call, functions[callee_of(call)])
         for function in functions.values():
             if "sym_visibility" in function.attributes:  # private: nobody else can call it
                 function.operation.erase()
 
 
-def _callee(call: func.CallOp) -> str:
-    return ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
-
-
 def callees(function: func.FuncOp) -> set[str]:
     """The names of the functions that one calls."""
-    return {_callee(call) for call in find(function, func.CallOp)}
+    return {callee_of(call) for call in find(function, func.CallOp)}
 
 
 def reached(name: str, steps: Callable[[str], Iterable[str]]) -> set[str]:

@@ -9,7 +9,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of, is_kernel
-from blu.passes.framework.kernels import kernels_in, text_of
+from blu.passes.framework.kernels import callee_of, kernels_in, text_of
 from blu.passes.host.host_steps import HostStep, HostSteps, bytes_of
 from blu.plan.schema import MAX_GRID
 
@@ -68,7 +68,7 @@ def _mark_equal_calls(steps: HostSteps, kernels: dict[str, func.FuncOp], call_by
         [operation] = step.operations
         if operation.name != "func.call" or _bytes_moved(operation) > call_bytes:
             continue
-        name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        name = callee_of(operation)
         if family_of(kernels[name]).is_batched:
             if name not in texts:
                 texts[name] = text_of(kernels[name])

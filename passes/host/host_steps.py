@@ -243,7 +243,7 @@ def _updated(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> list[i
         return [operation.operands[1]]
     if operation.name != "func.call":
         return []
-    numbers = updated_inputs(kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value])
+    numbers = updated_inputs(kernels[callee_of(operation)])
     return [operation.operands[number] for number in numbers]
 
 

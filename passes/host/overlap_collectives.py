@@ -10,7 +10,7 @@ from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP, VIEWS, batch_of
 from blu.passes.framework.base import Pass
-from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.kernels import callee_of, kernels_in
 from blu.passes.framework.launches import host_functions
 from blu.passes.host.bufferize.plan_memory import element_bytes
 
@@ -270,7 +270,7 @@ def _read_operands(operation: ir.Operation, read: Mapping[str, list[bool]]) -> l
     if operation.name in (START, WAIT):  # memory, then what is written; a wait has the token before
         return [True] * (len(operation.operands) - 1) + [False]
     if operation.name == "func.call":
-        name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        name = callee_of(operation)
         return read.get(name, [False] * len(operation.operands))
     return [False] * len(operation.operands)
 

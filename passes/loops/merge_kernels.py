@@ -5,7 +5,7 @@ from __future__ import annotations
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.kernels import WISHES, kernels_in, text_of
+from blu.passes.framework.kernels import WISHES, callee_of, kernels_in, text_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class MergeKernels(Pass):
                 names[name] = first.setdefault(text_of(kernel), name)
         merged = {name: kept for name, kept in names.items() if name != kept}
         for call in find(module, func.CallOp) if merged else ():
-            callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+            callee = callee_of(call)
             if callee in merged:
                 call.attributes["callee"] = ir.FlatSymbolRefAttr.get(merged[callee])
         for name in merged:

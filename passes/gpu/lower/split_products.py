@@ -9,9 +9,9 @@ from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, func, ir, tensor
 from blu.dialects.core.modules import end_of
-from blu.passes.framework.base import Pass, find
+from blu.passes.framework.base import Pass
 from blu.passes.framework.families import GEMM, ROWS, family_of, mark
-from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.kernels import calls_of, kernels_in
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm.schedule import parts_of, schedule_of
 from blu.passes.host.bufferize.uses import transposed_layout
@@ -48,10 +48,7 @@ class SplitProducts(Pass):
 
     def run(self, module: ir.Module) -> None:
         kernels = kernels_in(module)
-        calls: dict[str, list[func.CallOp]] = {name: [] for name in kernels}
-        for call in find(module, func.CallOp):
-            if (name := ir.FlatSymbolRefAttr(call.attributes["callee"]).value) in calls:
-                calls[name].append(call)
+        calls = calls_of(module, kernels)
         types = {name: type_ for name, kernel in kernels.items() if (type_ := _parts_of(kernel, calls[name]))}
         for name, type_ in types.items():
             # A result that is only seen transposed is better written so by the kernel that has it in shared memory.

@@ -7,6 +7,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure
 from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.kernels import callee_of
 from blu.passes.graph.batch import BATCH_OF, write_batched
 from blu.passes.graph.differentiate.backward import Backward
 from blu.passes.graph.differentiate.bodies import prepare, write_out_rules, write_out_taken_rules
@@ -77,7 +78,7 @@ class Differentiate(Pass):
         primal = functions[_symbol(declaration)]
         while calls := list(find(primal, func.CallOp)):  # what is called may call others
             for call in calls:
-                inline_call(call, functions[ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value])
+                inline_call(call, functions[callee_of(call.operation)])
         if BATCH_OF in declaration.attributes:
             write_batched(self, declaration, primal)
             return

@@ -9,7 +9,7 @@ from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
-from blu.passes.framework.kernels import is_host_step, is_routine, kernels_in
+from blu.passes.framework.kernels import callee_of, is_host_step, is_routine, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import collectives, views
 from blu.passes.host.bufferize.concatenation import beginning_of, end_of, inserted_into, part_of
@@ -301,7 +301,7 @@ class _Bufferizer:
         self.views[operation.results[0]] = target
 
     def _call(self, operation: ir.Operation) -> None:
-        kernel = self.kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+        kernel = self.kernels[callee_of(operation)]
         inputs = [self.views[value] for value in operation.operands]
         in_place = self.memory.facts.ask(updated_inputs, kernel)
         updated = {output: self._updated(operation, index, output) for index, output in in_place.items()}

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.kernels import callee_of
 from blu.passes.framework.rules import Rule
 from blu.passes.host.bufferize.collectives import works_in_place
 from blu.passes.host.bufferize.concatenation import part_of
@@ -151,7 +152,7 @@ class Placing:
     @property
     def is_written_last(self) -> bool:
         results = self.operation.results
-        kernel = self.memory.kernels[ir.FlatSymbolRefAttr(self.operation.attributes["callee"]).value]
+        kernel = self.memory.kernels[callee_of(self.operation)]
         return len(results) == 1 or self.memory.facts.ask(writes_rows_last, kernel, list(results).index(self.value))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.kernels import callee_of
 from blu.passes.framework.rules import Decision
 
 
@@ -64,4 +65,4 @@ def _subject(operation: ir.Operation) -> str:
     """The kernel that a call runs, or the op's own name."""
     if operation.name != "func.call":
         return operation.name
-    return ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+    return callee_of(operation)

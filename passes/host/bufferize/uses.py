@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import GEMM, family_of
+from blu.passes.framework.kernels import callee_of
 
 _RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
@@ -45,7 +46,7 @@ def _takes_any_order(operation: ir.Operation, kernels: Mapping[str, func.FuncOp]
     """Whether an op is a matrix product, or a kernel that only copies: both go through tiles."""
     if operation.name != "func.call":
         return False
-    kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+    kernel = kernels[callee_of(operation)]
     return family_of(kernel) == GEMM or _only_copies(kernel)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import compress
 
 from blu.dataclass import dataclass
@@ -10,7 +10,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, SCHEDULE, family_of
-from blu.passes.framework.kernels import callee_of, kernels_in
+from blu.passes.framework.kernels import calls_of, kernels_in
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.schedule import schedule_of
@@ -62,7 +62,7 @@ class CopyFactors(Pass):
         turner = RowTurner(module, kernels)
         products = {name: kernel for name, kernel in kernels.items() if _schedule_of(kernel) is not None}
         wanted: list[Wish] = []
-        for name, calls in _calls_of(module, products).items():
+        for name, calls in calls_of(module, products).items():
             for kernel, (lie, alike) in _apart(products[name], calls, turner):
                 schedule = _schedule_of(kernel)
                 assert schedule is not None
@@ -91,16 +91,6 @@ def _schedule_of(kernel: func.FuncOp) -> Decided | None:
     """The schedule of a product by tensor cores."""
     schedule = schedule_of(kernel) if family_of(kernel) == GEMM and not makes_rows(kernel) else None
     return schedule if isinstance(schedule, Decided) else None
-
-
-def _calls_of(module: ir.Module, kernels: Mapping[str, func.FuncOp]) -> dict[str, list[func.CallOp]]:
-    """The calls of each kernel."""
-    calls: dict[str, list[func.CallOp]] = {name: [] for name in kernels}
-    for call in find(module, func.CallOp) if kernels else ():
-        name = callee_of(call)
-        if name in calls:
-            calls[name].append(call)
-    return calls
 
 
 def _apart(

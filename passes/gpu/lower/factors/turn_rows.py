@@ -9,6 +9,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import find
 from blu.passes.framework.families import ROWS, family_of
+from blu.passes.framework.kernels import callee_of
 from blu.passes.gpu.rows.split_column_sums import dealt_maps
 from blu.passes.gpu.rows.sums import has_rows, range_length
 from blu.passes.gpu.rows.turned import PIECE, can_turn
@@ -67,7 +68,7 @@ class RowTurner:
         call = value.owner.operation
         if call.block != reader.block or ir.RankedTensorType(value.type).element_type != ir.F32Type.get():
             return None
-        name, shape = _callee(call), list(ir.RankedTensorType(value.type).shape)
+        name, shape = callee_of(call), list(ir.RankedTensorType(value.type).shape)
         length = self._length(name)
         return ir.OpResult(value) if length and len(shape) == 2 and can_turn(*shape, length) else None
 
@@ -86,10 +87,10 @@ class RowTurner:
             rows = self.maker(reader.operands[number], reader)
             assert rows is not None, "rows that nobody could turn around"
             wanted.setdefault(rows.owner.operation, {}).setdefault(rows.result_number, []).append((reader, number))
-        left = {_callee(call) for call in wanted}
+        left = {callee_of(call) for call in wanted}
         for call, places in wanted.items():
             self._turn(call, places)
-        used = {_callee(call.operation) for call in find(self.module, func.CallOp)}
+        used = {callee_of(call.operation) for call in find(self.module, func.CallOp)}
         for name in left - used:
             self.kernels[name].operation.erase()
 
@@ -98,7 +99,7 @@ class RowTurner:
         moved = {place for each in places.values() for place in each}
         dropped = [number for number in places if not _is_read(call.results[number], moved)]
         kept = [number for number in range(len(call.results)) if number not in dropped]
-        kernel = self._variant(_callee(call), kept, sorted(places))
+        kernel = self._variant(callee_of(call), kept, sorted(places))
         with ir.InsertionPoint(call), call.location:
             made = func.CallOp(kernel, list(call.operands)).results
         for place, number in enumerate(sorted(places)):
@@ -119,10 +120,6 @@ class RowTurner:
         if variant not in self.kernels:
             self.kernels[variant] = _with_turned(self.kernels[name], variant, kept, turned)
         return self.kernels[variant]
-
-
-def _callee(call: ir.Operation) -> str:
-    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
 def _is_read(value: ir.Value, places: set[Place]) -> bool:
