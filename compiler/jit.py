@@ -24,7 +24,7 @@ from blu import settings
 from blu.collecting import collecting_rarely
 from blu.compiler.announcement import Recompilations, announcement
 from blu.compiler.cache import default_cache
-from blu.compiler.codegen.ahead import begin, begin_pool
+from blu.compiler.codegen.ahead import begin, begin_pool, making_kernels
 from blu.compiler.compiled import Compiled
 from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
@@ -110,9 +110,14 @@ class Traced:
         name = resolve_target_name(target or self.target)
         key = key_of("module", name, self.text, *tuned_key(name))
         details = {"name": self.name, "target": {"name": name, "triple": TARGETS[name].triple}}
-        members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
+        members, _ = default_cache().get_or_compile(key, lambda: self._executable(name, options), details)
         details["key"] = key
         return Compiled(self.traced.interface, described(members, details), details, self.overwrite)
+
+    def _executable(self, target: str, options: DriverOptions | None) -> dict[str, bytes]:
+        """The members of the program's file. Code of its first kernels is made while others are lowered."""
+        with making_kernels(TARGETS[target]):
+            return self.lower(target, options).executable()
 
 
 class Jitted:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from blu.compiler.cache import cache_of_kernels
-from blu.compiler.codegen.ahead import Wanted, described, thread_pool
+from blu.compiler.codegen.ahead import Wanted, described, made, thread_pool
 from blu.compiler.codegen.cubins import assemble_one, find_ptxas, version_of
 from blu.compiler.codegen.kernel_cache import KernelCache
 from blu.compiler.codegen.kernel_texts import KernelText, kernel_texts
@@ -116,7 +116,7 @@ def _code_of(
             kernels.append(kernel)
             keys.append(key)
             if is_first:
-                make = partial(_make, kind, about, kernel)
+                make = partial(_make, key, kind, about, kernel)
                 follow = then and partial(then, kernel)
                 yield Task(partial(_known_or_made, cache, key, make, follow), len(kernel.text))
         for key, make in others:
@@ -131,10 +131,10 @@ def _code_of(
     return KernelCode(tuple(kernels), tuple(codes[: len(kernels)]), counts), codes[len(kernels) :]
 
 
-def _make(kind: str, about: dict[str, Any], kernel: KernelText) -> bytes:
+def _make(key: str, kind: str, about: dict[str, Any], kernel: KernelText) -> bytes:
     """Code of one kernel, from a worker. PassError names the kernel as the module does."""
     try:
-        answer = worker_pool().ask(kind, about, kernel.text)
+        answer = made(key, kind, about, kernel.text)
     except PassError as error:
         error.message = error.message.replace(kernel.stand_in, kernel.name)
         error.operation = error.operation and kernel.name

@@ -8,7 +8,7 @@ bytecode, which is written and read in a fifth of the time that readable text ta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
@@ -45,13 +45,19 @@ def stand_in_of(name: str) -> str:
 def kernel_texts(module: ir.Module) -> Iterator[KernelText]:
     """All kernels in the module's order, each with the declarations that it refers to. They are written one by one."""
     operations = code_of(module)
-    declared = {_name(item): (item, _declaration(item)) for item in operations if FAMILY not in item.attributes}
+    declared = declarations(item for item in operations if FAMILY not in item.attributes)
     for item in operations:
         if FAMILY in item.attributes:
-            yield _kernel_text(item, declared)
+            yield kernel_text(item, declared)
 
 
-def _kernel_text(kernel: ir.Operation, declared: Declared) -> KernelText:
+def declarations(operations: Iterable[ir.Operation]) -> Declared:
+    """Operations that are no kernels, by name."""
+    return {_name(item): (item, _declaration(item)) for item in operations}
+
+
+def kernel_text(kernel: ir.Operation, declared: Declared) -> KernelText:
+    """A kernel, with those declarations that it refers to."""
     name = _name(kernel)
     with kernel.context, ir.Location.unknown():
         alone = ir.Module.create()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.core.modules import by_name, names_in, operations_by_name, operations_in
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.passes.cpu.lower.expand_half import expand_half
 from blu.passes.framework.base import find
+from blu.passes.framework.families import is_kernel
+from blu.passes.framework.finished import tell_of
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.math.expand_math import expand_math
 from blu.passes.kernels.store_float8 import Conversions, holds_float8, store_float8_as_bytes
@@ -27,6 +31,8 @@ PASSES = (
 )
 PIPELINE = f"builtin.module({','.join(PASSES)})"
 
+Run = Callable[[ir.Operation], None]
+
 
 def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> None:
     """Lower a module of kernels in place to the LLVM dialect; a kernel becomes `void name(ptr..., i64 begin, i64 end)`.
@@ -45,11 +51,43 @@ def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> Non
             if operation.operation.name == "func.func":
                 with operation.operation.location:
                     give_empty_memrefs_strides(operation)
-        manager = PassManager.parse(PIPELINE)
-        manager.enable_verifier(False)  # once at the end is enough
-        manager.run(module.operation)
+        _lower_each(module)
     left = sorted(_foreign_ops(module))
     assert not left, f"ops left after lowering to LLVM: {', '.join(left)}"
+
+
+def _lower_each(module: ir.Module) -> None:
+    """Lower what kernels refer to, and then each kernel on its own: whoever makes code of them begins with the longest.
+
+    Operations stay in their order, behind declarations that are new.
+    """
+    items = [item.operation for item in module.body.operations]
+    names, kernels = list(map(_name, items)), [item for item in items if is_kernel(item)]
+    manager = PassManager.parse(PIPELINE)
+    manager.enable_verifier(False)  # once at the end is enough
+    found = others = _lowered([item for item in items if not is_kernel(item)], manager.run, module)
+    for kernel in sorted(kernels, key=lambda kernel: -sum(1 for _ in names_in(kernel))):
+        name, made = _name(kernel), _lowered([kernel], manager.run, module)
+        tell_of(made[name], [item for other, item in (others | made).items() if other != name])
+        found = made | found
+    for name in (*(name for name in found if name not in names), *names):
+        module.body.append(found[name])
+
+
+def _lowered(operations: Sequence[ir.Operation], run: Run, module: ir.Module) -> dict[str, ir.Operation]:
+    """What operations of `module` become there when they are lowered without the others, by name."""
+    alone = ir.Module.create()
+    for operation in operations:
+        alone.body.append(operation)
+    run(alone.operation)
+    lowered = {_name(item.operation): item.operation for item in alone.body.operations}
+    for operation in lowered.values():
+        module.body.append(operation)
+    return lowered
+
+
+def _name(operation: ir.Operation) -> str:
+    return ir.StringAttr(operation.attributes["sym_name"]).value
 
 
 def _operations_without_float8(module: ir.Module) -> list[ir.Operation]:

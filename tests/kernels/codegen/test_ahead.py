@@ -1,4 +1,4 @@
-"""The object of the thread pool is made while passes are imported, once for all programs."""
+"""Code is made before somebody asks for it: the thread pool's once for all programs, that of kernels as they come."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 import blu
 from blu.compiler.codegen import ahead
+from blu.compiler.codegen.kernel_texts import kernel_texts
 from blu.compiler.codegen.worker_pool import WorkerPool
+from blu.compiler.lowered import Lowered
 from blu.dialects.targets.cpu import CPU_TARGETS
 from blu.errors import PassError
 
@@ -74,3 +76,36 @@ def test_what_failed_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(PassError, match="died"):
             make()
     assert make().startswith(ELF)
+
+
+def chained(x: Any, w: Any) -> Any:
+    """Three kernels, of which the second is the longest."""
+    return blu.sum(x, 0), blu.tanh(x @ w), blu.cumsum(x, 1)
+
+
+def test_kernels_are_begun_the_longest_first_before_the_last_is_lowered(
+    asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, begin = list[bytes](), ahead._begin
+    monkeypatch.setattr(ahead, "_begin", lambda key, request: (begun.append(request[2]), begin(key, request)))
+    given = np.ones((5, 7), np.float32), np.ones((7, 3), np.float32)
+    program = blu.jit(chained)
+    results = program(*given)
+    kernels = [text for text in begun if isinstance(text, bytes)]
+    module = program.trace(*given).lower().module
+    assert set(kernels) == {kernel.text for kernel in kernel_texts(module)}
+    assert len(kernels[0]) == max(map(len, kernels)) and asked["kernels"] == len(kernels) >= 3
+    assert not ahead._begun
+    np.testing.assert_allclose(np.asarray(results[1]), np.tanh(given[0] @ given[1]), rtol=1e-5)
+
+
+def test_kernels_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: Any) -> NoReturn:
+        raise PassError("no plan")
+
+    monkeypatch.setattr(Lowered, "executable", fail)
+    begun, begin = set[str](), ahead._begin
+    monkeypatch.setattr(ahead, "_begin", lambda key, request: (begun.add(request[0]), begin(key, request)))
+    with pytest.raises(PassError, match="no plan"):
+        blu.jit(chained)(np.ones((5, 7), np.float32), np.ones((7, 3), np.float32))
+    assert begun == {"llvm", "kernels"} and len(ahead._begun) == 1, "the thread pool is for the next program"
