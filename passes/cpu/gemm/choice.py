@@ -189,10 +189,15 @@ def _even_chunks(count: int, rows: int, groups: int) -> int:
 
 
 def _choose_tile(rows: int, whole_vectors: int, target: CpuTarget) -> tuple[int, int]:
-    """Rows and vectors of a tile: the target's own, or one that cuts a narrow result with less waste."""
+    """Rows and vectors of a tile: the target's own, or one that cuts a narrow result with less waste.
+
+    Two equal panels are half of the code of a panel and a narrow one.
+    """
     sums = target.gemm_rows * target.gemm_vectors
     own = (target.gemm_rows, target.gemm_vectors)
     others = [(sums // width, width) for width in (4, 3, 2, 1) if width != own[1]]
+    if own[1] < whole_vectors < 2 * own[1] and rows < MANY_ROWS and not whole_vectors % 2:
+        others.append((own[0], whole_vectors // 2))
     tiles = [own, *(tile for tile in others if _registers(*tile) <= target.registers)]
     return min(((min(r, rows or 1), v) for r, v in tiles), key=lambda tile: _cost(tile, rows, whole_vectors))
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blu.dialects.core.mlir import ir
-from blu.dialects.targets.cpu import CpuTarget
+from blu.dialects.targets.cpu import CPU_TARGETS, CpuTarget
 from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.gemm.choice import SCHEDULER
+from blu.passes.cpu.gemm.choice import SCHEDULER, _choose_tile
 from blu.passes.cpu.gemm.schedule import LONG_DEPTH, PanelTilesSchedule
 from blu.passes.kernels.choose_schedules import fit_kernel
 from tests.support.kernels.cpu_kernel import compile_kernel, host_targets, run_kernel
@@ -223,6 +223,13 @@ def test_epilogues(orientation: str, sizes: tuple[int, int, int]):
     second = (first * 1.5 + residual.astype(np.float64)) * 0.5 + column[:, None] - np.arange(columns)
     for output, expected in zip(outputs, (first, second, np.where(second < 0.5, 0.5, second)), strict=True):
         close(output, expected, depth + 4, 2**-23)
+
+
+def test_narrow_results_have_equal_panels():
+    target = CPU_TARGETS["x86-64-v4"]
+    assert (target.gemm_rows, target.gemm_vectors) == (8, 3)
+    tiles = {(rows, vectors): _choose_tile(rows, vectors, target) for rows in (32, 384) for vectors in (3, 4, 5, 8)}
+    assert {key for key, tile in tiles.items() if tile == (8, 2)} == {(32, 4)}
 
 
 def some_schedules() -> list[PanelTilesSchedule]:
