@@ -23,6 +23,7 @@ from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
 from blu.passes.graph.skip_rows import SkipRows
 from blu.passes.graph.trim_loops import TrimLoops
+from blu.passes.graph.winograd import Winograd
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
 from blu.passes.host.overlap_collectives import OverlapCollectives
@@ -54,6 +55,7 @@ PIPELINE = Pipeline(
                 HoistSums(),  # after layers are products, before these are looked at
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 SkipRows(),  # after conversions are where they stay
+                Winograd(),  # windows are those of results alone now
                 Reassociate(),
                 MlirPass("cse"),
                 TrimLoops(),  # equal loops are one

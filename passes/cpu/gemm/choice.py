@@ -52,6 +52,8 @@ READ_ROWS_COLUMNS = 384
 READ_ROWS_BLOCKS = 8
 SHARED_TERMS = 1 << 19
 """Of a product of few rows and columns: from so many on, two threads have half of its columns each."""
+BLOCK_TERMS = 1 << 21
+"""So many terms, 40 us, are no block for one thread while others wait."""
 READ_ROWS_BYTES = 32 * 1024
 """Limit of the scratch memory for the sums of such a block."""
 MOST_STACK_BYTES = 1 << 20
@@ -115,7 +117,7 @@ def _choose(contraction: Contraction, target: CpuTarget) -> PanelTilesSchedule:
     panels = -(-columns // (tile_vectors * lanes))
     if rows >= MANY_ROWS:
         return _many_rows(contraction, tile_rows, tile_vectors, lanes, panels)
-    chunks = max(1, round(rows / CHUNK_ROWS))
+    chunks = max(1 + _is_shared(contraction, tile_rows, panels), round(rows / CHUNK_ROWS))
     chunk_rows = -(-rows // chunks // tile_rows) * tile_rows
     if _stays_in_cache(contraction):
         group = _group(contraction, panels, chunks)
@@ -128,6 +130,14 @@ def _choose(contraction: Contraction, target: CpuTarget) -> PanelTilesSchedule:
         group = max(1, min(2 * group, TOTALS_BYTES // panel_bytes))
         return PanelTilesSchedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, group, 1)
     return PanelTilesSchedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, 1, 1, claim=group)
+
+
+def _is_shared(contraction: Contraction, tile_rows: int, panels: int) -> bool:
+    """Whether a product that would be one block is worth two, of half of its rows: panels are packed for each."""
+    rows, columns = contraction.size(contraction.rows), contraction.size(contraction.columns)
+    terms = rows * columns * contraction.size(contraction.depth)
+    is_alone = panels <= 2 and not any(contraction.size(dim) > 1 for dim in contraction.outer)
+    return is_alone and rows >= 2 * tile_rows and terms >= BLOCK_TERMS
 
 
 def _in_rows(contraction: Contraction) -> bool:
