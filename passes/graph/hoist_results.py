@@ -94,7 +94,7 @@ class _Order:
         found: set[ir.Operation] = set()
         for operation in filter(_is_elementwise, reversed(self._operations)):
             readers = self._readers(operation)
-            if readers <= found or (_is_small(operation) and readers <= self._index.keys()):
+            if readers <= found or _is_small(operation):
                 found.add(operation)
         return found
 
@@ -125,8 +125,7 @@ class _Order:
     def _last_read(self, value: ir.Value) -> int:
         """The index of the last op that reads a value, or what elementwise ops make of it, and makes no result."""
         users = {use.owner.operation for use in value.uses} - self._making - {self._end}
-        # What is read in a body may be needed to the end.
-        return max((self._last.get(user, len(self._operations)) for user in users), default=-1)
+        return max((self._last[user] for user in users), default=-1)
 
 
 def _is_elementwise(operation: ir.Operation) -> bool:

@@ -21,6 +21,7 @@ CASES = {
     "strided": ((1, 83, 2), (37,), (3,), (18,), (17,), (1,)),
     "beside": ((1, 9, 1), (40,), (5,), (45,), (43,), (1,)),
     "dilated": ((1, 90, 1), (36,), (2,), (3,), (0,), (2,)),
+    "apart": ((1, 50, 1), (36,), (2,), (10,), (14,), (2,)),
     "square": ((1, 9, 8, 2), (7, 6), (1, 2), (3, 2), (2, 0), (1, 1)),
 }
 
@@ -42,7 +43,8 @@ def test_the_first_of_the_largest_is_chosen(name: str) -> None:
 
     run = blu.jit(value_and_gradient)
     lowest = np.full(shape, -np.inf)
-    for x in (drawn(shape, "equal"), drawn(shape, "special"), lowest):
+    rising = np.arange(lowest.size, dtype=np.float64).reshape(shape)
+    for x in (drawn(shape, "equal"), drawn(shape, "special"), lowest, rising):
         expected = MaxPool.reference(x, **along)
         g = RNG.integers(-4, 5, expected.shape).astype(np.float64)
         back = MaxPoolGradient.reference(g, MaxPoolPlace.reference(x, **along), sizes=shape[1:-1], **along)
@@ -59,4 +61,6 @@ def test_stages_see_what_the_window_does(window: int) -> None:
     for stage in stages:
         seen = {at + place * stage.dilation for at in seen for place in range(stage.window)}
     assert seen == {place * 2 for place in range(window)} and stages[-1].count == dim.count
-    assert sum(stage.window for stage in stages) <= max(32, 2 * math.isqrt(window) + 4)
+    most = 2 * (math.isqrt(window - 1) + 1) + (2 if len(stages) > 2 else 0)
+    assert sum(stage.window for stage in stages) <= (32 if len(stages) == 1 else most)
+    assert (len(stages) == 1) == (window == 32)
