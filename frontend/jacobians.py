@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.hooks import HOOKS
+from blu.dialects.tensor.complex_tensor import Complex, is_complex
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
@@ -36,11 +37,16 @@ def jacrev(fun: Callable[..., Any], argnums: Numbers = 0, has_aux: bool = False)
     function returns (result, anything else), and (derivatives, anything else) is returned. A gradient is taken back
     for each element of the result, all at once: this is for functions of fewer results than arguments.
 
-    Raises DTypeError for arguments and results that are no float tensors, ArgumentError for positions out of range.
+    Derivatives of complex results by real arguments are complex, as are those of real results by complex arguments,
+    which are gradients as `grad` has them. Complex ones by complex ones are four numbers each, and refused.
+
+    Raises DTypeError for arguments and results that are no float tensors, or both complex, ArgumentError for positions
+    out of range.
     """
 
     def of_results(chosen: Callable[..., Any], primals: list[Any]) -> Found:
         result, pull_back, *aux = vjp(chosen, *primals, has_aux=has_aux)
+        _refuse_complex("jacrev", primals, result)
         leaves, tree = _floats("jacrev: the result", result)
 
         def row(place: int) -> tuple[Any, ...]:
@@ -61,6 +67,7 @@ def jacfwd(fun: Callable[..., Any], argnums: Numbers = 0, has_aux: bool = False)
 
     def of_arguments(chosen: Callable[..., Any], primals: list[Any]) -> Found:
         result, push, *aux = linearize(chosen, *primals, has_aux=has_aux)
+        _refuse_complex("jacfwd", primals, result)
         tree = _floats("jacfwd: the result", result)[1]
         leaves, nesting = flatten(tuple(primals))
 
@@ -131,6 +138,18 @@ def _floats(what: str, tree: Any) -> tuple[list[Tensor], TreeDef]:
             advice = "Leave out what is no float, or convert it."
             raise DTypeError(f"{named} is {kind}, and no float tensor", location=user_line(), advice=advice)
     return tensors, nesting
+
+
+def _refuse_complex(what: str, primals: list[Any], result: Any) -> None:
+    """A derivative is one number where the argument or the result is real."""
+    arguments, results = (
+        [leaf for leaf in flatten(tree, Complex)[0] if is_complex(leaf)] for tree in (primals, result)
+    )
+    if arguments and results:
+        types = f"an argument is {arguments[0].type}, and the result {results[0].type}"
+        message = f"{what}: {types}: derivatives are four numbers each"
+        advice = "Differentiate by the parts: blu.jacrev(lambda re, im: f(blu.complex(re, im)), argnums=(0, 1))."
+        raise DTypeError(message, location=user_line(), advice=advice)
 
 
 def _with(leaves: Sequence[Tensor], tree: TreeDef, place: int, leaf: Tensor) -> Any:

@@ -323,7 +323,8 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
                 bodies.move_to(operation)
     except BluError as error:
         if error.location is None:
-            error = type(error)(f"{cls.name}: {error.message}", location=describe(location), advice=error.advice)
+            said = error.message if error.message.startswith(f"{cls.name}:") else f"{cls.name}: {error.message}"
+            error = type(error)(said, location=describe(location), advice=error.advice)
         raise error from None
     is_weak = cls.keeps_weak and all(tensor.is_weak for tensor in operands if tensor is not None)
     return [Tensor(value, is_weak) for value in operation.results]

@@ -194,9 +194,9 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 @public
 def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
     """The tensors one after the other along an axis (None: their elements in one dimension)."""
-    parts = promoted(*tensors) if tensors else []
+    parts = _listed(tensors)
     if not parts:
-        raise ShapeError("concatenate needs at least one tensor")
+        raise ShapeError("needs at least one tensor")
     if axis is None:
         return concatenate([flatten(part) for part in parts])
     place = normalize_axis(axis, parts[0].ndim)
@@ -207,10 +207,19 @@ def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
     return parts[0] if len(parts) == 1 else ops.Concatenate(parts, axis=place)
 
 
+def _listed(tensors: Any) -> list[Tensor]:
+    """The tensors of a sequence in one dtype; of a tensor, those along its first axis, as NumPy has it."""
+    if not isinstance(tensors, Tensor):
+        return list(promoted(*tensors)) if len(tensors) else []
+    if not tensors.shape:
+        raise ShapeError(f"takes a sequence of tensors, got {tensors.type}")
+    return unstack(tensors)
+
+
 @public
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
-    parts = promoted(*tensors) if tensors else []
+    parts = _listed(tensors)
     for part in parts[1:]:
         if part.shape != parts[0].shape:
             raise ShapeError(f"stack needs tensors of one shape, got {parts[0].type} and {part.type}")

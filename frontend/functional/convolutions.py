@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec
 
 from blu.dialects.ops.convolution.convolution import Convolution
@@ -130,18 +131,34 @@ def conv(
     window = factors.shape[2:]
     extents = [(size - 1) * step + 1 for size, step in zip(window, apart, strict=True)]
     pairs = paddings_around(padding, rank, extents, list(data.shape[1:-1]), strides)
-    result = Convolution(
-        data,
-        _places_first(factors),
-        strides=strides,
-        low=tuple(low for low, _ in pairs),
-        high=tuple(high for _, high in pairs),
-        dilation=apart,
-        spread=(1,) * rank,
-        groups=operator.index(groups),
-        precision=precision,
-    )
+    with told_as(lambda: _given("conv", tensor, channels_last, factors, "[F, C / groups, *window]")):
+        result = Convolution(
+            data,
+            _places_first(factors),
+            strides=strides,
+            low=tuple(low for low, _ in pairs),
+            high=tuple(high for _, high in pairs),
+            dilation=apart,
+            spread=(1,) * rank,
+            groups=operator.index(groups),
+            precision=precision,
+        )
     return _finished(result, shift, rank, tensor, channels_last)
+
+
+@contextmanager
+def told_as(what: Callable[[], str]) -> Iterator[None]:
+    """Say of what a convolution refuses only why, behind `what`: it has shapes in another order than the user."""
+    try:
+        yield
+    except ShapeError as error:
+        error.message = f"{what()}: {error.message.rpartition(': ')[2]}"
+        raise
+
+
+def _given(name: str, x: Tensor, channels_last: bool, weight: Tensor, form: str) -> str:
+    layout = "[N, *spatial, C]" if channels_last else "[N, C, *spatial]"
+    return f"{name}: x {layout} is {x.type}, weight {form} is {weight.type}"
 
 
 def _operands(x: Any, weight: Any, bias: Any, form: str) -> list[Tensor]:
@@ -216,17 +233,19 @@ def conv_transpose(
     strides, apart = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
     around, more = per_dimension("padding", padding, rank), per_dimension("output_padding", output_padding, rank)
     reach = [(size - 1) * step for size, step in zip(factors.shape[2:], apart, strict=True)]
-    result = Convolution(
-        data,
-        _exchanged(factors, operator.index(groups)),
-        strides=(1,) * rank,
-        low=tuple(full - own for full, own in zip(reach, around, strict=True)),
-        high=tuple(full - own + extra for full, own, extra in zip(reach, around, more, strict=True)),
-        dilation=apart,
-        spread=strides,
-        groups=operator.index(groups),
-        precision=precision,
-    )
+    turned = _exchanged(factors, operator.index(groups))
+    with told_as(lambda: _given("conv_transpose", tensor, channels_last, factors, "[C, F / groups, *window]")):
+        result = Convolution(
+            data,
+            turned,
+            strides=(1,) * rank,
+            low=tuple(full - own for full, own in zip(reach, around, strict=True)),
+            high=tuple(full - own + extra for full, own, extra in zip(reach, around, more, strict=True)),
+            dilation=apart,
+            spread=strides,
+            groups=operator.index(groups),
+            precision=precision,
+        )
     return _finished(result, shift, rank, tensor, channels_last)
 
 

@@ -137,22 +137,33 @@ def _scaled(counted: Tensor, first: float, step: float, dtype: DType) -> Tensor:
 
 
 @public
-def linspace(start: float, stop: float, count: int, dtype: Any = "f32", endpoint: bool = True) -> Tensor:
+def linspace(start: Any, stop: Any, count: int, dtype: Any = "f32", endpoint: bool = True) -> Tensor:
     """`count` evenly spaced numbers from start to stop, which is among them unless `endpoint` is false.
 
-    In integer dtypes they are rounded down, as in NumPy.
+    In integer dtypes they are rounded down, as in NumPy. Tensors as start and stop, which broadcast, give [count, ..].
     """
     target, (size,) = as_dtype(dtype), as_shape(count)
     if not endpoint and size >= 0:
         return linspace(start, stop, size + 1, dtype)[:size]
     if size < 0:
         raise ShapeError(f"linspace: there cannot be {size} numbers")
+    if isinstance(start, Tensor | np.ndarray) or isinstance(stop, Tensor | np.ndarray):
+        return _evenly(start, stop, size, target)
     if size <= 2:
         numbers = np.array([start, stop][:size], np.float64)
         return as_tensor(np.floor(numbers) if target.is_integer else numbers, target)
     place = Iota(shape=(size,), axis=0, dtype=f64)
     evenly = _scaled(place, start, (stop - start) / (size - 1), f64)
     exact = where(place == size - 1, float(stop), evenly)
+    return converted(floor(exact) if target.is_integer else exact, target)
+
+
+def _evenly(start: Any, stop: Any, size: int, target: DType) -> Tensor:
+    """The numbers of `linspace` between tensors."""
+    first, last = (converted(as_tensor(end), f64) for end in (start, stop))
+    place = Iota(shape=(size,), axis=0, dtype=f64).reshape((size, *(1,) * max(first.ndim, last.ndim)))
+    evenly = first + place * ((last - first) / max(size - 1, 1))
+    exact = where(place == size - 1, last, evenly) if size > 1 else evenly
     return converted(floor(exact) if target.is_integer else exact, target)
 
 

@@ -28,6 +28,7 @@ from blu.frontend.functional.convolutions import (
     in_dimensions,
     per_dimension,
     to_channels_last,
+    told_as,
 )
 from blu.frontend.functional.creation import full
 
@@ -123,17 +124,18 @@ def _avg_pool(
         if fills and divisor_override is None:
             return _average_side_by_side(tensor, places)
         along = zip(shape, places, strides, around, (1,) * rank, strict=True)
-        sums = Convolution(
-            tensor.astype(wide),
-            full((*places, 1, channels), 1, wide),
-            strides=strides,
-            low=around,
-            high=tuple(_high(ceil_mode, *entry) for entry in along),
-            dilation=(1,) * rank,
-            spread=(1,) * rank,
-            groups=max(channels, 1),
-            precision="highest",
-        )
+        with told_as(lambda: "avg_pool"):
+            sums = Convolution(
+                tensor.astype(wide),
+                full((*places, 1, channels), 1, wide),
+                strides=strides,
+                low=around,
+                high=tuple(_high(ceil_mode, *entry) for entry in along),
+                dilation=(1,) * rank,
+                spread=(1,) * rank,
+                groups=max(channels, 1),
+                precision="highest",
+            )
         if divisor_override is not None:
             return (sums / divisor_override).astype(tensor.dtype)
         if not ceil_mode and (count_include_pad or not any(around)):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.errors import BluError
+from blu.errors import BluError, ShapeError
 
 RNG = np.random.default_rng(11)
 A = RNG.uniform(-3, 3, (3, 4)).astype(np.float32)
@@ -275,3 +275,16 @@ def test_positions_of_what_is_true_are_as_many_as_asked_for() -> None:
 def test_mistakes_are_named_at_their_line(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(BluError, match=rf"test_composed_functions\.py:\d+: .*{message}"):
         blu.jit(function)(A)
+
+
+def test_one_array_in_place_of_a_sequence_is_its_rows() -> None:
+    """As NumPy has it; one without rows is told. It was an error about a Python condition."""
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(blu.concatenate(x), np.concatenate(x))
+    np.testing.assert_array_equal(blu.jit(lambda x: blu.stack(x, 1))(x), np.stack(x, 1))
+    for given, message in (
+        (np.float32(3), r"takes a sequence of tensors, got f32\[\]"),
+        (x[:0], "at least one tensor"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            blu.concatenate(given)

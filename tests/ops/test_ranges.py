@@ -74,3 +74,19 @@ def test_a_range_without_an_end_is_refused(numbers: tuple[float, ...]) -> None:
 def test_a_count_that_is_none_is_refused(count: Any, message: str) -> None:
     with pytest.raises(blu.BluError, match=f"linspace: .*{message}"):
         blu.linspace(0, 1, count)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_between_arrays(count: int, endpoint: bool) -> None:
+    """Also between what only the run knows. They were an error about a Python condition."""
+    low, high = np.array([1.0, 2, -3]), np.array([[4.0], [0.5]])
+    found = blu.jit(
+        lambda low, high: [
+            blu.linspace(*ends, count, dtype="f64", endpoint=endpoint) for ends in ((low, high), (0, low), (high, 2.5))
+        ]
+    )(low, high)
+    for item, ends in zip(found, ((low, high), (0, low), (high, 2.5)), strict=True):
+        np.testing.assert_allclose(item, np.linspace(*ends, count, endpoint=endpoint), rtol=1e-14, atol=1e-15)
+    slope = blu.grad(lambda end: blu.sum(blu.linspace(0, end, 3, dtype="f64")))(2.0)
+    assert float(slope) == 1.5

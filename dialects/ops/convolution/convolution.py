@@ -92,11 +92,11 @@ class Convolution(Op, name="convolution"):
             if name not in ("low", "high") and min(values, default=1) < 1:
                 raise ShapeError(f"{name} must be at least 1, got {list(values)}")
         dims = dimensions_of(operand.shape, weight.shape, **along)
-        for axis, dim in enumerate(dims, 1):
+        for axis, dim in enumerate(dims):
             if dim.extent > dim.padded or not dim.window:
                 raise ShapeError(
                     f"{_meaning(operand, weight)}: a window reaches over {dim.extent if dim.window else 0} elements of "
-                    f"dimension {axis}, which has {dim.padded} with its padding",
+                    f"spatial dimension {axis}, which has {dim.padded} with its padding",
                     advice="Pad more, or take a smaller kernel.",
                 )
         return operand.with_shape((operand.shape[0], *(dim.count for dim in dims), weight.shape[-1]))
@@ -115,7 +115,7 @@ class Convolution(Op, name="convolution"):
         yield ErrorSample((operand, weight.with_shape((3, 3, 6))), plain, "in 1 groups it takes 3 channels, not 4")
         yield ErrorSample((operand, weight), plain | {"groups": 3}, "4 channels and 6 features cannot be cut into 3")
         yield ErrorSample(
-            (operand, weight.with_shape((7, 4, 6))), plain, "a window reaches over 7 elements of dimension 1"
+            (operand, weight.with_shape((7, 4, 6))), plain, "a window reaches over 7 elements of spatial dimension 0"
         )
         yield ErrorSample((operand, weight), plain | {"dilation": (3,)}, "which has 5 with its padding")
         yield ErrorSample((operand, weight), plain | {"low": (-3,), "high": (-3,)}, "which has -1 with its padding")

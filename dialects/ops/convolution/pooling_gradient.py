@@ -48,10 +48,10 @@ def infer_max_pool(operand: TensorType, **along: Any) -> TensorType:
         if min(values, default=least) < least:
             raise ShapeError(f"{name} must be at least {least}, got {list(values)}")
     dims = dimensions_of(operand.shape[1:-1], along)
-    for axis, dim in enumerate(dims, 1):
+    for axis, dim in enumerate(dims):
         if dim.extent > dim.padded:
             raise ShapeError(
-                f"a window reaches over {dim.extent} elements of dimension {axis} of {operand}, which has "
+                f"a window reaches over {dim.extent} elements of spatial dimension {axis}, which has "
                 f"{dim.padded} with its padding"
             )
     return operand.with_shape((operand.shape[0], *(dim.count for dim in dims), operand.shape[-1]))

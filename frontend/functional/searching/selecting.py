@@ -26,7 +26,7 @@ from blu.dialects.tensor.folding import cumsum
 from blu.dialects.tensor.function import is_tracing, on_host, public
 from blu.dialects.tensor.promotion import as_tensor, constant, converted, scalar_constant
 from blu.dialects.tensor.tensor import METHODS, Tensor
-from blu.errors import ShapeError, UnsupportedError
+from blu.errors import ShapeError, UnsupportedError, suggestion
 from blu.frontend.functional.indexing import argsort, take
 from blu.frontend.functional.searching.searching import searchsorted
 
@@ -41,9 +41,16 @@ def sized(numpys: Function) -> Callable[[Function], Function]:
 
     def make(function: Function) -> Function:
         compiled, on_arrays = public(function), on_host(SAY_SIZE)(_named(numpys, function.__name__))
+        code = function.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
         @functools.wraps(function)
         def call(*arguments: Any, size: int | None = None, **keywords: Any) -> Any:
+            for name in keywords:
+                if name not in known:
+                    guess = suggestion(name, known, most=1)
+                    message = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                    raise TypeError(f"{message}: {guess}" if guess else message)
             if size is not None:
                 return compiled(*arguments, size=size, **keywords)
             keywords.pop("fill_value", None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import blu
+from blu.errors import DTypeError
 
 RNG = np.random.default_rng(5)
 Z, W, WEIGHTS = (RNG.normal(size=(3, 4)) * 1.5 + 1j * RNG.normal(size=(3, 4)) * 1.5 for _ in range(3))
@@ -89,6 +91,17 @@ def test_transformations_take_complex_numbers() -> None:
     chosen = blu.jit(lambda p, z: blu.cond(p > 0, lambda z: z * 1j, lambda z: z.conj(), z))
     near(chosen(1.0, Z), Z * 1j, "cond")
     near(chosen(-1.0, Z), Z.conj(), "cond")
+
+
+def test_all_derivatives_are_numbers_where_one_side_is_real() -> None:
+    z, x = Z[0, :2], Z.real[0, :2]
+    for transform in (blu.jacfwd, blu.jacrev):
+        near(transform(lambda x: blu.exp(1j * x))(x), np.diag(1j * np.exp(1j * x)), "of a complex result")
+        near(transform(blu.absolute)(z), np.diag(z / abs(z)), "by a complex argument")
+        with pytest.raises(DTypeError, match=r"an argument is complex128\[2\], and the result .*four numbers each"):
+            transform(lambda z: z * z)(z)
+    with pytest.raises(DTypeError, match="Differentiate by the parts"):
+        blu.hessian(lambda z: blu.sum(blu.absolute(z)))(z)
 
 
 def test_a_loss_falls_against_the_gradient() -> None:

@@ -322,3 +322,9 @@ def test_what_is_kept_of_each_step_is_not_copied(reverse: bool) -> None:
     compiled = blu.jit(program).trace(blu.spec((3, 2, 4), "f64"), blu.spec((4, 4), "f64")).compile()
     [loop] = json.loads(compiled.executable["plan.json"])["loops"]
     assert (loop["last"] - loop["first"], loop["count"]) == (1, 3)
+
+
+def test_a_step_that_is_wrong_is_told_under_the_loops_name_once() -> None:
+    with pytest.raises(blu.BluError) as caught:
+        blu.scan(lambda c, x: (c[None], x), np.ones(3), np.ones((2, 3)))
+    assert caught.value.message.count("scan:") == 1

@@ -200,3 +200,14 @@ def test_numpys_own_dtypes_are_sorted_as_a_whole_as_well() -> None:
     x = np.array([[3, 1], [2, 3]], np.uint16)
     assert blu.sort(x, None, descending=True).tolist() == [3, 3, 2, 1]
     assert blu.argsort(x, None, descending=True).tolist() == [0, 3, 2, 1]
+
+
+def test_an_argument_that_there_is_not_is_named_as_users_know_the_function() -> None:
+    """Also in compiled functions, where it was an error of another kind."""
+    for call in (blu.bincount, blu.unique, blu.nonzero):
+        with pytest.raises(
+            TypeError, match=r"^(bincount|unique|nonzero)\(\) got an unexpected keyword argument 'minlenth'"
+        ):
+            (lambda x, call=call: call(x, minlenth=3))(np.array([1, 2]))
+    with pytest.raises(TypeError, match="did you mean 'minlength'"):
+        blu.jit(lambda x: blu.bincount(x, minlenth=3))(np.array([1, 2]))

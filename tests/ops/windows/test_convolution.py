@@ -128,14 +128,24 @@ def test_data_may_have_channels_last_and_no_batch() -> None:
     ("given", "message"),
     [
         (lambda x, w: blu.conv2d(x, w[:, :2]), "in 1 groups it takes 2 channels, not 3"),
+        (
+            lambda x, w: blu.conv2d(x, w[:, :2]),
+            r"conv: x \[N, C, \*spatial\] is f32\[2, 3, 6, 5\], weight .* is f32\[4, 2, 2, 3\]: in 1 groups",
+        ),
         (lambda x, w: blu.conv2d(x, w, padding="full"), "none of valid, same"),
         (lambda x, w: blu.conv2d(x, w, stride=(1, 2, 3)), "one integer for each of 2 spatial"),
         (lambda x, w: blu.conv2d(x, w, stride=0), "strides must be at least 1"),
         (lambda x, w: blu.conv2d(x, w, w[0, 0, 0]), "one number for each of 4 features"),
         (lambda x, w: blu.conv2d(x[0, 0], w), "2 spatial dimensions, N may be left out"),
         (lambda x, w: blu.conv1d(x, w), "weight must have 3 dimensions, got 4"),
-        (lambda x, w: blu.conv2d(x, w, dilation=9), "over 10 elements of dimension 1, which has 6 with its padding"),
-        (lambda x, w: blu.conv_transpose2d(x, w), "takes 4 channels, not 3"),
+        (
+            lambda x, w: blu.conv2d(x, w, dilation=9),
+            "over 10 elements of spatial dimension 0, which has 6 with its padding",
+        ),
+        (
+            lambda x, w: blu.conv_transpose2d(x, w),
+            r"weight \[C, F / groups, \*window\] is f32\[4, 3, 2, 3\]: in 1 groups it takes 4 channels, not 3",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_meaning(given: Any, message: str) -> None:

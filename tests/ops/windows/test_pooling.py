@@ -80,7 +80,8 @@ def test_data_may_have_channels_last_and_no_batch() -> None:
     ("given", "message"),
     [
         (lambda x: blu.max_pool2d(x, 3, padding=2), "more than half of the window"),
-        (lambda x: blu.max_pool2d(x, 7), "reaches over 7 elements of dimension 1"),
+        (lambda x: blu.max_pool2d(x, 7), "reaches over 7 elements of spatial dimension 0"),
+        (lambda x: blu.avg_pool2d(x, 7), "avg_pool: a window reaches over 7 elements of spatial dimension 0"),
         (lambda x: blu.avg_pool2d(x, (2, 2, 2)), "one integer for each of 2 spatial"),
         (lambda x: blu.max_pool1d(x, 2), "1 spatial dimensions"),
         (lambda x: blu.adaptive_avg_pool2d(x, (0, 1)), "must be a positive number"),
