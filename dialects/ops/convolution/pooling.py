@@ -97,7 +97,7 @@ class MaxPool(Op, name="max_pool"):
     def error_samples() -> Iterator[ErrorSample]:
         plain = {"window": (3,), "strides": (1,), "low": (0,), "high": (0,), "dilation": (1,)}
         operand = TensorType((1, 5, 2), f32)
-        yield ErrorSample((operand,), plain | {"dilation": (3,)}, "reaches over 7 elements of dimension 1")
+        yield ErrorSample((operand,), plain | {"dilation": (3,)}, "reaches over 7 elements of spatial dimension 0")
         yield ErrorSample((operand,), plain | {"window": (3, 3)}, "one number per spatial dimension")
         yield ErrorSample((operand,), plain | {"strides": (0,)}, "strides must be at least 1")
         yield ErrorSample((operand,), plain | {"low": (-1,)}, "low must be at least 0")

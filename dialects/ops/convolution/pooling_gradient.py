@@ -128,7 +128,7 @@ class MaxPoolPlace(Op, name="max_pool_place"):
     def error_samples() -> Iterator[ErrorSample]:
         plain = {"window": (3,), "strides": (1,), "low": (0,), "high": (0,), "dilation": (1,)}
         operand = TensorType((1, 5, 2), f32)
-        yield ErrorSample((operand,), plain | {"dilation": (3,)}, "reaches over 7 elements of dimension 1")
+        yield ErrorSample((operand,), plain | {"dilation": (3,)}, "reaches over 7 elements of spatial dimension 0")
         yield ErrorSample((operand.with_dtype(i32),), plain, "does not take i32")
 
 
