@@ -28,6 +28,7 @@ from blu.passes.graph.autocast import Autocast
 from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.fold_scales import FoldScales
 from blu.passes.graph.hoist_results import HoistResults
 from blu.passes.graph.hoist_sums import HoistSums
 from blu.passes.graph.inline import Inline
@@ -63,6 +64,7 @@ PIPELINE = Pipeline(
             "blu",
             (
                 Autocast(),  # first: gradients are products of the same precision, and attention is whole
+                FoldScales(),  # products say what they round, and gradients follow
                 Differentiate(),
                 KeepRounded(),
                 Remat(isolate=True, cheap=True),  # where the backward begins is known now

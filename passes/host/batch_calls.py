@@ -13,6 +13,8 @@ from blu.passes.framework.kernels import callee_of, kernels_in, text_of
 from blu.passes.host.host_steps import HostStep, HostSteps, bytes_of
 from blu.plan.schema import MAX_GRID
 
+_ROUNDS = 3
+
 
 @dataclass(frozen=True)
 class BatchCalls(Pass):
@@ -48,8 +50,9 @@ class BatchCalls(Pass):
         limit = most + max(most * self.growth_percent // 100, self.growth_bytes)
         number = 0
         keys = _mark_equal_calls(steps, kernels, self.call_bytes)
-        # What is left alone since its users stood too early may be together where these have become a batch.
-        for key in (*keys, *keys):
+        # What is left alone since its users, or who makes its operands, stood too early or late may be together where
+        # these have become batches: sums of ranges, their sum, and what is added to that.
+        for key in keys * _ROUNDS:
             for batch in _batches(steps, key, limit):
                 for operation in batch.operations:
                     put_in_batch(operation, number)

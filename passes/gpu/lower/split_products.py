@@ -27,7 +27,7 @@ _MAKERS = ("arith.constant", "tensor.empty", "linalg.fill")
 @dataclass(frozen=True)
 class SplitProducts(Pass):
     """A product whose k is split among blocks, and that nothing is fused to, gives its parts; another kernel adds them.
-    So does one of which all that is fused to it makes one element of each sum, if k are the rows of both factors, or
+    So does one of which all that is fused to it makes elements of each sum, if k are the rows of both factors, or
     far more than rows and columns (a weight's gradient): the other kernel does that too.
 
         %1 = call @gemm_0(%x, %y) : (tensor<512x65536xbf16>, tensor<65536x512xbf16>) -> tensor<512x512xf32>
@@ -52,7 +52,7 @@ class SplitProducts(Pass):
         types = {name: type_ for name, kernel in kernels.items() if (type_ := _parts_of(kernel, calls[name]))}
         for name, type_ in types.items():
             # A result that is only seen transposed is better written so by the kernel that has it in shared memory.
-            split = [call for call in calls[name] if transposed_layout(call.results[0], kernels) is None]
+            split = [call for call in calls[name] if not any(transposed_layout(item, kernels) for item in call.results)]
             if split:
                 whole = kernels[name] if len(split) == len(calls[name]) else _copy(kernels[name], f"{name}_parts")
                 _split(module, split, whole, type_)
@@ -78,15 +78,15 @@ def _is_plain(kernel: func.FuncOp, contraction: ir.Operation) -> bool:
 
 
 def _is_sum(kernel: func.FuncOp, contraction: Contraction, calls: Sequence[func.CallOp]) -> bool:
-    """Whether a kernel adds up rows of both factors, or far more terms than there are sums, and makes one result of
-    each, reading no more than rows: a weight's gradient. Many of them are there before anybody needs one.
+    """Whether a kernel adds up rows of both factors, or far more terms than there are sums, and makes results of each
+    by itself, reading no more than rows: a weight's gradient. Many of them are there before anybody needs one.
     """
     returned, total = list(end_of(kernel.entry_block).operands), contraction.operation.results[0]
     others = [item for item in _behind(kernel) if item.name not in _MAKERS]
     read = [value.type for item in others for value in item.operands if isinstance(value.owner, ir.Block)]
     longest = max(contraction.size(contraction.rows), contraction.size(contraction.columns))
     return (
-        [value.type for value in returned] == [total.type]
+        {value.type for value in returned} == {total.type}
         and not contraction.outer
         and (contraction.size(contraction.depth) >= _LONG * longest or _adds_rows(contraction, calls))
         and all(_is_pointwise(item) for item in others)
@@ -139,12 +139,14 @@ def _split(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp,
         adding, given = _sum_kernel(module, f"{name}_sum", kernel, contraction, [piece] * number)
     read = _leave_parts(kernel, contraction, type_)
     for call in calls:
-        result, operands = call.results[0], list(call.operands_)
+        operands = list(call.operands_)
         with ir.InsertionPoint(call), call.location:
             parts = func.CallOp([type_], name, [operands[place] for place in read]).results[0]
             terms = [_part(parts, place, pieces) for place in range(number)]
-            total = func.CallOp([piece], adding, terms + [operands[place] for place in given]).results[0]
-            result.replace_all_uses_with(reshape(total, ir.RankedTensorType(result.type).shape))
+            types = [piece] * len(call.results)
+            totals = func.CallOp(types, adding, terms + [operands[place] for place in given]).results
+            for result, total in zip(call.results, totals, strict=True):
+                result.replace_all_uses_with(reshape(total, ir.RankedTensorType(result.type).shape))
         call.erase()
 
 
@@ -152,7 +154,8 @@ def _leave_parts(kernel: func.FuncOp, contraction: ir.Operation, type_: ir.Ranke
     """Let a kernel return the parts of a contraction alone; the numbers of the arguments that it still has."""
     end, block, behind = end_of(kernel.entry_block), kernel.entry_block, _behind(kernel)
     with ir.InsertionPoint(end), end.location:
-        end.operands[0] = plan.parts(type_, contraction.results[0])
+        func.ReturnOp([plan.parts(type_, contraction.results[0])])
+    end.erase()
     for item in reversed(behind):
         if not any(list(result.uses) for result in item.results):
             item.erase()
@@ -185,7 +188,7 @@ def _sum_kernel(
     given = [place for place, argument in enumerate(whole.entry_block.arguments) if argument in read]
     types = [*parts, *(whole.type.inputs[place] for place in given)]
     with ir.InsertionPoint(module.body):
-        kernel = func.FuncOp(name, (types, [parts[0]]), visibility="private")
+        kernel = func.FuncOp(name, (types, [parts[0]] * len(whole.type.results)), visibility="private")
         mark(kernel, ROWS)
         block = kernel.add_entry_block([ir.Location.current] * len(types))
     with ir.InsertionPoint(block):
@@ -196,19 +199,18 @@ def _sum_kernel(
         (total,) = generic(terms, [target], maps, [PARALLEL] * rank, _added)
         others = zip(given, list(block.arguments)[len(parts) :], strict=True)
         made = {contraction.results[0]: total} | {whole.entry_block.arguments[place]: value for place, value in others}
-        func.ReturnOp([_again(behind, made, total)])
+        _again(behind, made)
+        func.ReturnOp([made[value] for value in end_of(whole.entry_block).operands])
     return name, given
 
 
-def _again(operations: Sequence[ir.Operation], made: dict[ir.Value, ir.Value], last: ir.Value) -> ir.Value:
-    """The result of copies of ops, with other values for some that they read."""
+def _again(operations: Sequence[ir.Operation], made: dict[ir.Value, ir.Value]) -> None:
+    """Copy ops, with other values for some that they read, and add their results to these."""
     for item in operations:
         clone = item.clone()
         for number, operand in enumerate(item.operands):
             clone.operands[number] = made.get(operand, operand)
         made.update(zip(item.results, clone.results, strict=True))
-        last = clone.results[0]
-    return last
 
 
 def _added(first: ir.Value, *others: ir.Value) -> ir.Value:

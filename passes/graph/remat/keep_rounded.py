@@ -72,10 +72,12 @@ class KeepRounded(Pass):
 
     def _keep_norm(self, ahead: LateOps, norm: ir.Operation) -> bool:
         kept = _keep_standardized(ahead, norm)
-        if kept is not None and kept.again.size * stored_dtype(kept.again.value).bits // 8 >= self.least_bytes:
+        if kept is None or kept.again is kept.standard:
+            return kept is not None
+        if kept.again.size * stored_dtype(kept.again.value).bits // 8 >= self.least_bytes:
             for product in list(_products_of(kept.again.value)):
                 _multiply_standardized(product, kept.standard, *map(Tensor, list(norm.operands)[1:]))
-        return kept is not None
+        return True
 
 
 def _named(operations: Iterable[ir.Operation], name: str) -> Iterator[ir.Operation]:
@@ -93,7 +95,7 @@ class _Kept:
 def _keep_standardized(ahead: LateOps, norm: ir.Operation) -> _Kept | None:
     source, *scale = norm.operands
     rounding, closure = _rounding_of(norm), _closure_beside(ahead, norm)
-    if rounding is None or closure is None or value_type(source).dtype != f32 or len(scale) != 2:
+    if rounding is None or closure is None or value_type(source).dtype != f32 or len(scale) == 1:
         return None
     result, half = rounding.results[0], stored_dtype(rounding.results[0])
     wide = [value for value in closure.given if value_type(value) == value_type(source)]
@@ -103,6 +105,9 @@ def _keep_standardized(ahead: LateOps, norm: ir.Operation) -> _Kept | None:
     with writing_before(norm):
         standard = ReducePrecision(Tensor(wide[0]), dtype=half, rounds_gradient=False)
     ahead.replace_late(wide[0], standard.value)
+    if not scale:  # the result is what was standardized
+        result.replace_all_uses_with(standard.value)
+        return _Kept(standard, standard)
     with writing_before(rounding):
         weight, bias = map(Tensor, scale)
         again = ReducePrecision(standard * weight + bias, dtype=half, rounds_gradient=False)

@@ -13,6 +13,8 @@ from blu.compiler.pipelines import cpu, sm90
 from blu.dialects.core.mlir import ir
 from blu.frontend.tracing.tree import flatten
 from blu.passes.framework.base import find
+from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.fold_scales import FoldScales
 from blu.passes.graph.remat import KeepRounded, Remat
 
 SMALL = {"n_layer": 3, "n_embd": 36, "n_head": 3, "vocab_size": 131, "n_positions": 40}
@@ -26,14 +28,14 @@ def gradients_in(policy: str) -> Any:
     return gradients
 
 
-def small_gpt2() -> tuple[Any, ...]:
+def small_gpt2(tokens: tuple[int, int] = (2, 33)) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     model = nn.GPT2(SMALL)
     model.initialize(1)
     state = model.state_dict()
     norms = {name: value + 0.3 * rng.standard_normal(value.shape) for name, value in state.items() if "ln_" in name}
     model.load_state_dict(state | {name: value.astype(np.float32) for name, value in norms.items()})
-    return (model, *(rng.integers(0, 131, (2, 33)).astype(np.int32) for _ in range(2)))
+    return (model, *(rng.integers(0, 131, tokens).astype(np.int32) for _ in range(2)))
 
 
 def run(policy: str, arguments: tuple[Any, ...]) -> list[np.ndarray]:
@@ -42,13 +44,17 @@ def run(policy: str, arguments: tuple[Any, ...]) -> list[np.ndarray]:
     return [np.asarray(item, np.float64) for item in flatten(results)[0]]
 
 
-def test_gradients_are_as_near_as_those_of_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("folds", "tokens"), [(False, (2, 33)), (True, (18, 32))])
+def test_gradients_are_as_near_as_those_of_halves(
+    folds: bool, tokens: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """GPUs do it by default; here the processor does the same."""
-    arguments = small_gpt2()
+    arguments = small_gpt2(tokens)
     exact, plain = (run(policy, arguments) for policy in ("f32", "bf16"))
     plain_remat = cpu.PIPELINE.replacing(Remat(isolate=True, cheap=True))
     pipeline = plain_remat.inserting(KeepRounded(least_bytes=0), before=Remat)
-    monkeypatch.setattr(cpu, "PIPELINE", pipeline)
+    folded = pipeline.inserting(FoldScales(least_bytes=0), before=Differentiate) if folds else pipeline
+    monkeypatch.setattr(cpu, "PIPELINE", folded)
     less = run("bf16", arguments)
     assert any((one != other).any() for one, other in zip(less, plain, strict=True))
     for found, before, wanted in zip(less, plain, exact, strict=True):
