@@ -48,6 +48,8 @@ class Schedule(Arithmetic):
     # Registers that the blocks' threads have given back.
     spare: dict[int, int] = field(default_factory=dict)
     own_registers: np.ndarray = field(init=False)
+    # Where the barriers are that threads have last asked for.
+    asked_at: np.ndarray = field(init=False)
 
     @abstractmethod
     def _first_places(
@@ -185,9 +187,10 @@ class Schedule(Arithmetic):
         return keys_of(self.rank, self._read(operands[0], 32)), count
 
     def _is_over(self, operands: tuple, active: np.ndarray) -> np.ndarray:
-        """Whether the phase that a thread asks for is over."""
+        """Whether the phase that a thread asks for is over. Places of barriers are kept for those that go on."""
         parity = self._read(operands[2], 32)
         places, over = self._barrier_places(operands[1], active), np.zeros(self.threads, np.bool_)
+        self.asked_at = places
         for place, here in _by_place(places, active):
             over[here] = self._barrier(place).phase % 2 != parity[here]
         return over
@@ -238,13 +241,13 @@ class Schedule(Arithmetic):
 
     def _do_mbarrier(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         assert parts[1] in ("init", "arrive", "try_wait"), f"the machine does not know {'.'.join(parts)}"
+        if parts[1] == "try_wait":  # by threads for which `_is_over` has just found that it is
+            for barrier, here in _by_place(self.asked_at, active):
+                self.races.hear(np.flatnonzero(here), barrier)
+            self._write(operands[0], np.ones(self.threads, np.bool_), active)
+            return
         place, more = (0, operands[1:]) if parts[1] == "init" else (1, operands[2:])
         places = self._barrier_places(operands[place], active)
-        if parts[1] == "try_wait":
-            for barrier, here in _by_place(places, active):
-                self.races.hear(np.flatnonzero(here), barrier)
-            self._write(operands[0], self._is_over(operands, active), active)
-            return
         self.asleep.clear()
         numbers = self._read(more[0], 32) if more else np.ones(self.threads, np.int64)
         for barrier, some in _by_place(places, active):
