@@ -414,3 +414,48 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// The first of a program: what came before it may write to anything.
+module attributes {gpu.container_module} {
+  func.func @main(%a: memref<16xf32>, %b: memref<16xf32>) attributes {arg_attrs = [{}, {}]} {
+    %c1 = arith.constant 1 : index
+    %c32 = arith.constant 32 : index
+    // expected-error@below {{'reads_first' reads before it waits for what came before the program}}
+    gpu.launch_func @kernels::@reads_first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%a : memref<16xf32>, %b : memref<16xf32>) {blu.early}
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @reads_first(%x: memref<16xf32>, %y: memref<16xf32>) kernel {
+      %c0 = arith.constant 0 : index
+      %0 = memref.load %x[%c0] : memref<16xf32>
+      llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}" : () -> ()
+      llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}" : () -> ()
+      memref.store %0, %y[%c0] : memref<16xf32>
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+// One that waits.
+module attributes {gpu.container_module} {
+  func.func @main(%a: memref<16xf32>, %b: memref<16xf32>) attributes {arg_attrs = [{}, {}]} {
+    %c1 = arith.constant 1 : index
+    %c32 = arith.constant 32 : index
+    gpu.launch_func @kernels::@waits_first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%a : memref<16xf32>, %b : memref<16xf32>) {blu.early}
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @waits_first(%x: memref<16xf32>, %y: memref<16xf32>) kernel {
+      %c0 = arith.constant 0 : index
+      llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}" : () -> ()
+      llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}" : () -> ()
+      %0 = memref.load %x[%c0] : memref<16xf32>
+      memref.store %0, %y[%c0] : memref<16xf32>
+      gpu.return
+    }
+  }
+}

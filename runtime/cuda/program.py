@@ -47,8 +47,9 @@ class CudaProgram(Runnable):
     """An executable in a GPU's memory, with all that a run needs there: code, constants, arena, status.
 
     The first run launches kernel by kernel (the driver may load a kernel's code only then, which a capture cannot
-    wait for), further ones replay a graph. What ranks exchange is on a second stream until it is waited for, and in the
-    graph as well; the ranks of a program load it in the same order as others.
+    wait for), further ones replay a graph, unless there is but one kernel: that begins sooner alone. What ranks
+    exchange is on a second stream until it is waited for, and in the graph as well; the ranks of a program load it in
+    the same order as others.
 
     Where the host computes something in between, it waits for the GPU there, and there is no graph.
 
@@ -87,7 +88,8 @@ class CudaProgram(Runnable):
         places = {step.number: place for place, step in enumerate(self._steps) if isinstance(step, BoundChoice)}
         self._behind = behind(plan.partners(), places)
         let_overlap(self._steps, asked.cuda_overlap and not self._waits)
-        self.use_graphs = driver.has_graphs and not (self._waits or self._calls) and asked.cuda_graph
+        self._is_captured = driver.has_graphs and not (self._waits or self._calls) and asked.cuda_graph
+        self.use_graphs = self._is_captured and len(self._steps) > 1
         self._has_run = self._is_closed = False
         self._graphs = Graphs(driver, self._steps, self._checks.clear)
 
@@ -169,7 +171,7 @@ class CudaProgram(Runnable):
             arrays, fresh = self._place(inputs, None)
             self._write_addresses()
             with driver.explained("measure kernels"):
-                timed = driver.timed(self._kernels, graph=self.use_graphs)
+                timed = driver.timed(self._kernels, graph=self._is_captured)
                 for _ in range(repeats):
                     for measured, microseconds in zip(times, timed(), strict=True):
                         measured.append(microseconds)

@@ -53,7 +53,8 @@ class CheckEarlyLaunches(Pass):
 
     Memory is what a place in the arena is: two buffers may be in the same. A launch that begins early runs beside the
     one before it, whose kernel has waited for all others if it lets it begin then; else beside those as well. The
-    module is not changed.
+    first of a program runs beside what the GPU was given before, which may write to anything. The module stays as it
+    is.
     """
 
     level = "kernel"
@@ -67,13 +68,17 @@ class CheckEarlyLaunches(Pass):
         written = {name: written_arguments(kernel) for name, kernel in kernels.items()} if reads_early else {}
         for function in host_functions(module):
             running: list[ir.Operation] = []
+            is_first = True
             for step in (item.operation for item in function.entry_block.operations if item.operation.name in _STEPS):
                 if step.name != ON_GPUS:
-                    running = []
+                    running, is_first = [], False
                     continue
                 begin = begin_of(kernel_of(step))
                 if EARLY in step.attributes:
                     self._check(step, begin, running, written)
+                if EARLY in step.attributes and is_first and begin.reads:
+                    self.fail(step, f"'{kernel_of(step)}' reads before it waits for what came before the program")
+                is_first = False
                 running = [step, *(running if begin.lets_begin_first and EARLY in step.attributes else ())]
 
     def _check(

@@ -8,10 +8,10 @@ from itertools import pairwise
 from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import LOOP
+from blu.dialects.plan import HOST_CALL, LOOP
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import SCATTER_ADD, UPDATE, family_of
+from blu.passes.framework.families import LOOPS, ROWS, SCATTER_ADD, UPDATE, family_of
 from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol
 from blu.passes.gpu.lower.early_reads import EarlyReads, readable_early, written_arguments
@@ -65,6 +65,9 @@ class OverlapLaunches(Pass):
     few queries, products by strips) also does that with arguments of the program, as a cache, to which no kernel writes
     that may still run. It begins early, however much it is passed, and lets the next one begin before it waits: several
     kernels then have what they read on its way. No memory is written before a wait, and none ends without it.
+
+    A program of one launch, of rows or loops, begins early as well, however much it is passed: behind whatever the GPU
+    was given before, which may be such a program. It reads nothing before it waits.
     """
 
     level = "kernel"
@@ -84,6 +87,8 @@ class OverlapLaunches(Pass):
         ahead = read_ahead_of(module, kernels, self.ahead_bytes)
         written = {_name(kernel): written_arguments(kernel) for kernel in everything} if eager else {}
         untouched = _untouched(module, pairs, eager, written)
+        for kernel in _alone(module, everything, target):
+            _wait_first(kernel, None, frozenset(), is_eager=False)
         for kernel in kernels:
             early = untouched.get(_name(kernel), frozenset())
             _wait_first(kernel, ahead.get(_name(kernel)), early, _name(kernel) in eager)
@@ -107,6 +112,18 @@ class OverlapLaunches(Pass):
         for _, step in pairs:
             step.attributes[EARLY] = ir.UnitAttr.get()
         return pairs
+
+
+def _alone(module: ir.Module, everything: Sequence[ir.Operation], target: GpuTarget) -> Iterator[ir.Operation]:
+    """The kernel of a program that is one launch of rows or loops, which is marked, if it fits beside another one."""
+    steps = [item.operation for function in host_functions(module) for item in function.entry_block.operations]
+    launches = [step for step in steps if step.name in (*_STEPS, HOST_CALL)]
+    if [step.name for step in launches] != [ON_GPUS] or not _fit(grid_of(launches[0]), grid_of(launches[0]), target):
+        return
+    for kernel in everything:
+        if _name(kernel) == kernel_of(launches[0]) and family_of(kernel) in (ROWS, LOOPS):
+            launches[0].attributes[EARLY] = ir.UnitAttr.get()
+            yield kernel
 
 
 def _name(kernel: ir.Operation) -> str:

@@ -172,6 +172,11 @@ class BindingsDriver(Driver):
 
     def _early(self, kernel: BoundLaunch) -> Any:
         """How a kernel is launched that waits for the one before it by itself."""
+        if kernel.prepared is None or kernel.prepared[0] != self._stream:
+            kernel.prepared = self._stream, self._early_config(kernel)
+        return kernel.prepared[1]
+
+    def _early_config(self, kernel: BoundLaunch) -> Any:
         config, attribute = self.cuda.CUlaunchConfig(), self.cuda.CUlaunchAttribute()
         attribute.id = self.cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1

@@ -15,7 +15,7 @@ class BoundLaunch:
     """A launch that is ready to go. `values` (uint64) are its arguments, `pointers` is the address of their addresses.
 
     Both stay where they are, so that a change of `values` is all that other arguments take. One that is `early` may
-    begin before the kernel before it is over, for which it waits.
+    begin before the kernel before it is over, for which it waits; `prepared` is what a driver keeps for that.
     """
 
     name: str
@@ -27,6 +27,7 @@ class BoundLaunch:
     values: np.ndarray
     pointers: int
     early: bool = False
+    prepared: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +53,12 @@ Step = BoundLaunch | BoundCall | BoundChoice
 
 
 def let_overlap(steps: Sequence[Step], is_wanted: bool) -> None:
-    """Leave kernels early that directly follow another one, whatever the plan says of others, if that is wanted."""
+    """Leave kernels early that directly follow another one, or are all of a program, whatever the plan says of others,
+    if that is wanted."""
     for before, step in zip((None, *steps), steps, strict=False):
         if isinstance(step, BoundLaunch):
-            step.early = step.early and is_wanted and isinstance(before, BoundLaunch)
+            follows = isinstance(before, BoundLaunch) or len(steps) == 1
+            step.early = step.early and is_wanted and follows
 
 
 class Graph:

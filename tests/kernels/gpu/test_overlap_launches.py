@@ -46,6 +46,29 @@ def test_what_is_passed_a_large_table_begins_early_where_it_gathers_little_or_st
     assert early == [False] + [True] * (len(early) - 1) and len(early) > 2
 
 
+def test_what_may_take_all_of_a_program_begins_early_alone():
+    rows, index = blu.spec((4096, 4096), "f32"), blu.spec((64,), "i64")
+    early = {
+        name: [
+            launch.early for launch in launches_of(Artifact.of(blu.jit(f).trace(*specs).compile("sm_90a").executable))
+        ]
+        for name, f, specs in (
+            ("rows", lambda x: blu.softmax(x), [rows]),
+            ("sums", lambda x: blu.sum(x, axis=0), [rows]),
+            ("one of two", lambda x: blu.softmax(x @ x), [rows]),
+            ("a product", lambda x: x @ x, [rows]),
+            ("checked", lambda x, i: blu.take(x, i, axis=0) + 1, [rows, index]),
+        )
+    }
+    assert early == {
+        "rows": [True],
+        "sums": [True],
+        "one of two": [False, False],
+        "a product": [False],
+        "checked": [False, False],
+    }
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_89"])
 def test_older_machines_know_nothing_of_it(target):
     artifact = artifact_of(target)

@@ -1,4 +1,4 @@
-"""Launches that are made again while a bool holds, on a fake GPU."""
+"""Launches without a graph, on a fake GPU: those made again while a bool holds, and one that is all there is."""
 
 from __future__ import annotations
 
@@ -34,3 +34,15 @@ def test_the_host_reads_whether_launches_are_made_again(gpu):
         [found] = program.run([X + start])
         assert np.array_equal(found.numpy(), X + end)
     assert not gpu.count("replay")
+
+
+def test_a_program_of_one_kernel_is_launched(gpu):
+    gpu.kernels["shift"] = programs.shift
+    launch = {**programs.launch("shift", ["input", 0, 0], ["output", 0, 0]), "early": True}
+    sizes = [programs.tensor("x", len(X))], [programs.tensor("", len(X), input=None)]
+    program, x = CudaProgram.load(programs.members([launch], inputs=sizes[0], outputs=sizes[1])), X
+    for _ in range(5):
+        [x] = program.run([x])
+    assert np.array_equal(x.numpy(), X + 5) and [kernel.early for kernel in program._kernels] == [True]
+    assert gpu.count("shift") == 5 and not gpu.count("capture") and not gpu.count("replay")
+    assert program.time_launches([X])[0][2] == 1.5 and gpu.count("capture") == 1

@@ -126,13 +126,15 @@ NEAR_A = NUMBERS[64:192]
 """Memory of A used again, in part."""
 
 
-def enqueue(*launches: tuple[tuple[str, ...], np.ndarray, np.ndarray], are_early: bool = True) -> None:
+def enqueue(
+    *launches: tuple[tuple[str, ...], np.ndarray, np.ndarray], are_early: bool = True, first_is: bool = False
+) -> None:
     """Launches of two blocks: what they do, and the two arrays that it is done with."""
     order = LaunchOrder()
     for number, (body, *arrays) in enumerate(launches):
         watch, text = watch_of(*arrays), KERNEL.format(cluster="", body="\n".join(body))
         ptx_machine.run(text, [2], [array.copy() for array in arrays], watch=watch)
-        order.add(f"launch {number}", are_early and number > 0, watch)
+        order.add(f"launch {number}", are_early and (number > 0 or first_is), watch)
 
 
 WRITES, READS_FIRST, WRITES_FIRST = (*WAITS, STORE), (LOAD, *WAITS, OTHER), (STORE, *WAITS)
@@ -169,3 +171,11 @@ def test_what_is_done_before_others_are_over_is_refused(launches: list) -> None:
 @pytest.mark.parametrize("launches", TAKEN.values(), ids=list(TAKEN))
 def test_launches_in_order_are_not(launches: list) -> None:
     enqueue(*launches)
+
+
+@pytest.mark.parametrize("body", [READS_FIRST, WRITES_FIRST, (LOAD, OTHER), (BEGIN, OTHER), ()])
+def test_a_program_that_begins_early_waits_for_what_is_not_known(body: tuple[str, ...]) -> None:
+    enqueue((body, A, B))
+    with pytest.raises(OrderError, match="launch 0 does not wait for what came before the program"):
+        enqueue((body, A, B), first_is=True)
+    enqueue(((*WAITS, LOAD, OTHER), A, B), ((*WAITS, STORE), A, B), first_is=True)

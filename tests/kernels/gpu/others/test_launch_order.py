@@ -95,3 +95,14 @@ def test_blocks_that_read_what_others_write_are_found() -> None:
     broken = {"launches": [{**launch, "args": [["input", 0, 1024], ["input", 0, 0]]}]}
     with pytest.raises(RaceError, match="which another thread has"):
         replace(program, plan={**program.plan, **broken}).interpret(np.vstack([x, x]))
+
+
+@pytest.mark.parametrize("function", [lambda x: blu.softmax(x), lambda x: x[::-1] + 1, lambda x: blu.sum(x, axis=1)])
+def test_a_program_of_one_kernel_waits_for_what_came_before(function: Callable) -> None:
+    x = np.linspace(0, 1, 2048 * 64, dtype=np.float32).reshape(2048, 64)
+    program = compile_program(function, x)
+    [launch], [name] = program.plan["launches"], list(program.ptx)
+    assert launch["early"] and WAIT in program.ptx[name].partition("ld.global")[0]
+    program.interpret(x)
+    with pytest.raises(OrderError, match="does not wait for what came before the program"):
+        replace(program, ptx={name: program.ptx[name].replace(WAIT, "")}).interpret(x)
