@@ -13,7 +13,7 @@ from blu.runtime.arguments import accept, check_type
 from blu.runtime.array import Array, is_on_device
 from blu.runtime.cuda.array import ALIGNMENT, DeviceArray, from_device, kind_of
 from blu.runtime.cuda.driver.driver import Driver
-from blu.runtime.cuda.torch_tensors import TorchTensors, torch_on_default_stream
+from blu.runtime.cuda.torch_tensors import TorchTensors
 
 _HOST = (np.ndarray, np.generic, bool, int, float)
 
@@ -26,15 +26,16 @@ class Inputs:
         self._specs = specs
         self._kinds = [kind_of(spec.shape, spec.numpy_dtype) for spec in specs]
         self._buffers: dict[int, DeviceArray] = {}
-        self._tensors = TorchTensors(specs, driver.number)
+        self._tensors = TorchTensors(driver, self._kinds)
 
     def place(self, values: Sequence[Any]) -> list[DeviceArray]:
         """The arguments on the device; enqueues the copies."""
-        torch = torch_on_default_stream(self._driver.number)
         placed = [
-            value if type(value) is DeviceArray and value.kind is kind else self._bring(value, index, torch)
-            for index, (value, kind) in enumerate(zip(values, self._kinds, strict=True))
+            value if type(value) is DeviceArray and value.kind is kind else None
+            for value, kind in zip(values, self._kinds, strict=True)
         ]
+        self._tensors.read(values, placed)
+        placed = [self._bring(values[index], index) if item is None else item for index, item in enumerate(placed)]
         self._driver.staging.finish()
         return placed
 
@@ -44,9 +45,7 @@ class Inputs:
         self._driver.copy(copy.address, array.address, array.nbytes)
         return copy
 
-    def _bring(self, value: Any, index: int, torch: Any) -> DeviceArray:
-        if torch is not None and (tensor := self._tensors.borrow(torch, value, index)) is not None:
-            return tensor
+    def _bring(self, value: Any, index: int) -> DeviceArray:
         spec, array = self._specs[index], on_device(value)
         if array is None:
             return self._copy_in(spec, accept(spec, value, index, overwrite=True), index)

@@ -180,6 +180,13 @@ class Driver:
             self.record(event)
             self.let_wait(stream, event)
 
+    def wait_for(self, stream: int) -> None:
+        """Let our stream wait for what is enqueued on another library's."""
+        with self.explained("order two streams"):
+            [event] = self._first_events(1)
+            self.record_on(stream, event)
+            self.let_wait(self.stream, event)
+
     def _start(self, step: Step) -> None:
         if isinstance(step, BoundCall):
             step.enqueue()

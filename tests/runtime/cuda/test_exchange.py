@@ -18,7 +18,7 @@ from blu.runtime.artifact import write_artifact
 from blu.runtime.cuda import CudaProgram, DeviceArray, exchange, from_dlpack, to_device
 from blu.runtime.cuda.array import repeated
 from tests.support.programs import cuda_programs as programs
-from tests.support.programs.fake_cuda import view
+from tests.support.programs.fake_cuda import MAIN, SECOND, view
 
 X = np.arange(programs.COUNT, dtype=np.float32)
 
@@ -274,16 +274,30 @@ def test_tensors_of_torch_are_read_without_capsules(gpu, torch):
     assert updated.address == state.data_ptr() and updated.owner is state
 
 
-def test_other_tensors_and_streams_go_by_dlpack(gpu, torch):
+@pytest.mark.parametrize(("stream", "waits"), [(0, 0), (MAIN, 0), (SECOND, 1)])
+def test_another_stream_of_torch_is_waited_for_once_a_run(gpu, torch, stream, waits):
+    program, tensors = CudaProgram.load(programs.update()), [Tensor(to_device(X)) for _ in range(2)]
+    torch.cuda.stream.cuda_stream = stream
+    for number in range(2):
+        gpu.enqueue_on(stream or MAIN, lambda: np.copyto(view(tensors[1].data_ptr(), len(X), np.float32), 5 * X))
+        _, other = program.run(tensors)
+        assert np.array_equal(other.numpy(), 5 * X + 1), number
+    assert [tensor.handed_over for tensor in tensors] == [0, 0]
+    assert gpu.count(f"record_on {stream}") == 2 * waits == gpu.count(f"let_wait {MAIN}")
+    program.run([to_device(X), to_device(X)])
+    assert gpu.count(f"record_on {stream}") == 2 * waits, "nothing of torch's is read"
+    gpu.has_graphs = False
+    program.run(tensors)
+    assert [tensor.handed_over for tensor in tensors] == [waits, waits], "no event can be recorded there"
+
+
+def test_other_tensors_go_by_dlpack(gpu, torch):
     program = CudaProgram.load(programs.twice())
     others = {"is_cuda": False, "requires_grad": True, "is_neg": lambda: True, "get_device": lambda: 1}
     for attributes in ({name: value} for name, value in others.items()):
         tensor = Tensor(to_device(X), **attributes)
         program.run([tensor])
         assert tensor.handed_over == 1
-    tensor, torch.cuda.stream.cuda_stream = Tensor(to_device(X)), 42
-    program.run([tensor])
-    assert tensor.handed_over == 1
     with pytest.raises(ArgumentError, match="shape"):
         program.run([Tensor(to_device(X[:3]))])
 
