@@ -1,9 +1,10 @@
 """Kernels that are bound by memory, against PyTorch's and against a copy of as many bytes, in alternating rounds.
 
-    python bench/rows_gpu.py --pack              # compile here (no GPU needed), into .gpu/rows
-    python bench/rows_gpu.py [--save FILE]       # on the GPU machine: check and measure what was packed
+    python bench/rows_gpu.py --pack                            # compile here (no GPU needed), into .gpu/rows
+    python bench/rows_gpu.py [--only PATTERN] [--save FILE]    # on the GPU machine: check and measure what was packed
 
-A rate is the bytes that must be read and written once, divided by the median time by CUDA events of calls in a row.
+A rate is the bytes that must be read and written once, divided by the median time by CUDA events of calls in a row,
+all of them on Blu's stream, PyTorch's as well: between two streams that wait for each other no kernel begins early.
 The calls go through several sets of random arguments, so that none finds its own in the GPU's cache; the parameters of
 AdamW are larger than that. A ratio above 1 means that Blu is faster. The exit code is 1 where a result is wrong.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import statistics
 import sys
 from collections.abc import Callable
@@ -33,6 +35,7 @@ ROUNDS, LAUNCHES = 9, 12
 WAIT_CLOCKS = 12_000_000
 UNCACHED_BYTES = 400e6
 BOUND = 1e-5
+ADAMW = "AdamW"
 RATE, DECAY, BETAS, EPSILON = 6e-4, 0.1, (0.9, 0.95), 1e-8
 
 
@@ -51,8 +54,13 @@ class Problem:
     theirs: Callable[..., Any]
 
     @property
+    def title(self) -> str:
+        """Its name with the shape."""
+        return f"{self.name} {self.rows}x{self.columns}"
+
+    @property
     def path(self) -> Path:
-        return FOLDER / f"{self.name} {self.rows}x{self.columns}.blu"
+        return FOLDER / f"{self.title}.blu"
 
     @property
     def bytes(self) -> int:
@@ -191,11 +199,15 @@ class Sides:
 
 
 def _medians(torch: Any, sets: int, calls: dict[str, Callable[[int], Any]]) -> dict[str, float]:
+    from blu.runtime.cuda.driver.driver import default_driver
+
     times: dict[str, list[float]] = {side: [] for side in calls}
     clock = CudaClock(torch, WAIT_CLOCKS, uncounted=sets)
-    for _ in range(ROUNDS):
-        for side, call in calls.items():
-            times[side].append(clock.microseconds(partial(_with_set, call, sets), LAUNCHES))
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.ExternalStream(default_driver().stream)):
+        for _ in range(ROUNDS):
+            for side, call in calls.items():
+                times[side].append(clock.microseconds(partial(_with_set, call, sets), LAUNCHES))
     return {side: statistics.median(values[2:]) for side, values in times.items()}
 
 
@@ -209,8 +221,7 @@ def measure(problem: Problem) -> dict[str, Any]:
     error = sides.error()
     calls = {"blu": sides.blu, "torch": sides.theirs, "copy": sides.copy}
     medians = _medians(sides.torch, len(sides.arguments), calls)
-    shape = f"{problem.rows}x{problem.columns}"
-    return _report(f"{problem.name} {shape}", problem.bytes, problem.target, medians, error)
+    return _report(problem.title, problem.bytes, problem.target, medians, error)
 
 
 def _report(name: str, size: int, target: int, medians: dict[str, float], error: float) -> dict[str, Any]:
@@ -290,6 +301,7 @@ def main() -> int:
     """Pack, or check and measure; 1 where a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="kernels in whose names this is found")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the report there")
     arguments = parser.parse_args()
     if arguments.pack:
@@ -300,9 +312,9 @@ def main() -> int:
         return 0
     import torch
 
-    found = []
-    for measured in (measure_adamw, *(partial(measure, problem) for problem in _problems())):
-        found.append(measured())
+    found, measured = [], {ADAMW: measure_adamw, **{item.title: partial(measure, item) for item in _problems()}}
+    for name in (name for name in measured if re.search(arguments.only, name)):
+        found.append(measured[name]())
         torch.cuda.empty_cache()
         print(json.dumps(found[-1]), flush=True)
     if arguments.save:
