@@ -2,14 +2,14 @@
 
     python bench/gpu_check.py [FOLDER] [--only REGEX] [--jobs N] [--repeats N] [--sanitizers] [--json FILE]
 
-For each case: the error against the reference and its bound, whether three runs (launch by launch, as a graph, and on
-arrays elsewhere) are bit-identical, the host's and the GPU's median time, and the slowest kernels. With several jobs
-there are no times, and only failures are printed. With --sanitizers, each case then runs once under each tool of
-compute-sanitizer, whose findings are failures, and each tool must report the fault that is planted for it
-(bench/gpu/faults.py); the pool of memory is off, so that memcheck sees the bounds of each array. --tool NAME runs the
-cases under that tool only. Cases run in processes of their own: one that fails takes its process along, and the next
-case gets a fresh one. Needs NumPy, ml_dtypes, and PyCUDA or cuda-bindings; Blu need not be installed. The exit code is
-1 where a case fails.
+For each case: the error against the reference and its bound, whether five runs (launch by launch, as a graph, on arrays
+elsewhere, and twice among guards) are bit-identical and write neither to arguments nor beyond arrays, the host's and
+the GPU's median time, and the slowest kernels. With several jobs there are no times, and only failures are printed.
+With --sanitizers, each case then runs once under each tool of compute-sanitizer, whose findings are failures, and each
+tool must report the fault that is planted for it (bench/gpu/faults.py); the pool of memory is off, so that memcheck
+sees the bounds of each array. --tool NAME runs the cases under that tool only. Cases run in processes of their own: one
+that fails takes its process along, and the next case gets a fresh one. Needs NumPy, ml_dtypes, and PyCUDA or
+cuda-bindings; Blu need not be installed. The exit code is 1 where a case fails.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
+from bench.checks.guarded import PATTERNS, run_guarded
 from bench.gpu.faults import FAULTS, SOUND, write_faults
 from bench.gpu.processes import FINDINGS, LOST, Found, Runner
 from bench.gpu.stored import StoredCase, inputs_of, largest_error, load_arrays, load_index, save_index
@@ -55,6 +56,9 @@ def check(case: StoredCase, folder: Path, repeats: int, once: bool = False) -> F
     # The first run launches kernel by kernel, the second is a graph.
     ways = [values] if once else [values, values, inputs]
     runs = [[result.numpy() for result in program.run(way, overwrite=True)] for way in ways]
+    guarded = [] if once else [run_guarded(program, values, pattern) for pattern in PATTERNS]
+    runs += [results for results, _ in guarded]
+    fault = next((fault for _, fault in guarded if fault), "")
     same = all(a.tobytes() == b.tobytes() for run in runs[1:] for a, b in zip(runs[0], run, strict=True))
     error, bound = largest_error(case, runs[0], arrays)
     times = program.time_launches(inputs, repeats) if repeats else []
@@ -67,7 +71,7 @@ def check(case: StoredCase, folder: Path, repeats: int, once: bool = False) -> F
         "gpu": sum(time for _, _, time in times),
         "launches": len(times),
         "kernels": _slowest(times),
-        "failure": "" if error <= bound and same else "wrong" if same else "not the same bits",
+        "failure": fault or ("" if error <= bound and same else "wrong" if same else "not the same bits"),
     }
 
 

@@ -194,13 +194,14 @@ def speed() -> Iterator[Case]:
             name = f"{'causal' if causal else 'full'} {batch}x{heads}x{length}x{columns}"
             forward = partial(blu.attention, causal=causal)
             yield Case(f"attention {name}", forward, (operand,) * 3, TOLERANCES["bf16"])
-            backward = partial(_gradient, forward)
+            backward = partial(gradients_of, forward)
             yield Case(f"attention gradient {name}", backward, (operand,) * 4, 2 * TOLERANCES["bf16"])
     packed, g = blu.spec((64, 1024, 3, 12, 64), "bf16"), blu.spec((64, 12, 1024, 64), "bf16")
     yield Case("attention packed 64x12x1024x64", packed_attention, (packed,), TOLERANCES["bf16"])
     yield Case("attention gradient packed 64x12x1024x64", packed_gradient, (packed, g), 2 * TOLERANCES["bf16"])
 
 
-def _gradient(forward: Callable, query: blu.Tensor, key: blu.Tensor, value: blu.Tensor, g: blu.Tensor) -> tuple:
+def gradients_of(forward: Callable, query: blu.Tensor, key: blu.Tensor, value: blu.Tensor, g: blu.Tensor) -> tuple:
+    """The three gradients of attention by `forward`."""
     _, pull = blu.vjp(forward, query, key, value)
     return pull(g)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 
@@ -53,13 +53,14 @@ def multiply(layout: str, precision: str, left: blu.Tensor, right: blu.Tensor) -
 
 
 def _product(dtype: str, layout: str, sizes: tuple[int, int, int]) -> Case:
-    shapes = _shapes(layout, sizes)
+    shapes = shapes_of(layout, sizes)
     operands = tuple(_random(shape, dtype, place) for place, shape in enumerate(shapes))
     function = partial(multiply, layout, "tf32" if dtype == "tf32" else "highest")
     return Case(f"gemm {dtype} {layout} {sizes}", function, operands, TOLERANCES[dtype])
 
 
-def _shapes(layout: str, sizes: tuple[int, int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+def shapes_of(layout: str, sizes: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The shapes of both factors of a product of these rows, columns and depth."""
     rows, columns, depth = sizes
     left = (depth, rows) if layout[0] == "t" else (rows, depth)
     return left, (columns, depth) if layout[1] == "t" else (depth, columns)
@@ -106,7 +107,7 @@ def _fused() -> Iterator[Case]:
         for rows, columns in ((256, 192), (129, 75)):
             shapes = ((rows, 96), (96, columns), (columns,), (rows, columns))
             operands = tuple(_random(shape, dtype, place) for place, shape in enumerate(shapes))
-            function = partial(_block, precision)
+            function = partial(block, precision)
             yield Case(f"fused gemm {dtype} {rows}x{columns}", function, operands, 2 * TOLERANCES[dtype])
     shapes = ((4096, 96), (4096, 130), (96, 130), (96, 130), (96, 130))
     operands = tuple(_random(shape, "f32", place) for place, shape in enumerate(shapes))
@@ -119,11 +120,11 @@ def _wide() -> Iterator[Case]:
     for dtype, layouts in (("bf16", LAYOUTS), ("f16", ("nt",)), ("tf32", ("nt",))):
         element, precision = ("f32", "tf32") if dtype == "tf32" else (dtype, "highest")
         for layout in layouts:
-            specs = tuple(blu.spec(shape, element) for shape in _shapes(layout, (2048, 1032, 136)))
+            specs = tuple(blu.spec(shape, element) for shape in shapes_of(layout, (2048, 1032, 136)))
             yield Case(f"wide gemm {dtype} {layout}", partial(multiply, layout, precision), specs, TOLERANCES[dtype])
     shapes = ((2048, 136), (136, 1032), (1032,), (2048, 1032))
     specs = tuple(blu.spec(shape, "bf16") for shape in shapes)
-    yield Case("wide fused gemm bf16", partial(_block, "highest"), specs, 2 * TOLERANCES["bf16"])
+    yield Case("wide fused gemm bf16", partial(block, "highest"), specs, 2 * TOLERANCES["bf16"])
 
 
 def _slopes() -> Iterator[Case]:
@@ -132,17 +133,22 @@ def _slopes() -> Iterator[Case]:
         for rows in (1023, 1024, 1025):
             shapes = ((rows, 128), (128, 1536), (1536,), (1536, 128), (rows, 128))
             specs = tuple(blu.spec(shape) for shape in shapes)
-            yield Case(f"gelu slopes {dtype} {rows}", partial(_perceptron, dtype), specs, bound, 0.3)
+            yield Case(f"gelu slopes {dtype} {rows}", partial(perceptron, dtype), specs, bound, 0.3)
 
 
-def _perceptron(policy: str, x: blu.Tensor, up: blu.Tensor, bias: blu.Tensor, down: blu.Tensor, g: blu.Tensor) -> tuple:
+def perceptron(policy: str, *leaves: blu.Tensor) -> tuple:
+    """The gradients of `perceptron_gradients`, in mixed precision."""
+    with blu.autocast(policy):
+        return perceptron_gradients(*leaves)
+
+
+def perceptron_gradients(x: blu.Tensor, up: blu.Tensor, bias: blu.Tensor, down: blu.Tensor, g: blu.Tensor) -> tuple:
     """Gradients of two products with GELU between."""
 
     def loss(*leaves: blu.Tensor) -> blu.Tensor:
         x, up, bias, down = leaves
-        with blu.autocast(policy):
-            result = blu.gelu(x @ up + bias, approximate="tanh") @ down
-        return (result.astype("f32") * g).sum()
+        result = blu.gelu(x @ up + bias, approximate="tanh") @ down
+        return (result.astype(g.dtype) * g).sum()
 
     return blu.grad(loss, argnums=(0, 1, 2, 3))(x, up, bias, down)
 
@@ -152,7 +158,7 @@ def _float8() -> Iterator[Case]:
     for kinds in product(FLOAT8, repeat=2):
         for layout in LAYOUTS:
             for sizes in ((256, 192, 320), (130, 257, 333), (3, 17, 50), (128, 128, 4224)):
-                shapes = _shapes(layout, sizes)
+                shapes = shapes_of(layout, sizes)
                 factors = (
                     _random(shape, "f32", place).astype(FLOAT8[kind])
                     for place, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
@@ -167,7 +173,8 @@ def _scaled(x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor) -> blu.Tensor:
     return (blu.matmul(x, w.T) * np.float32(0.01) + bias).astype("bf16")
 
 
-def _block(precision: str, x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor, residual: blu.Tensor) -> tuple:
+def block(precision: str, x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor, residual: blu.Tensor) -> tuple:
+    """A product with a bias, and its GELU with a residual."""
     before = blu.matmul(x, w, precision=precision) + bias
     return before, blu.gelu(before, approximate="tanh") + residual
 
@@ -200,13 +207,13 @@ def speed() -> Iterator[Case]:
     for rows, columns, depth in ((1, 2304, 768), (1, 3072, 768), (1, 768, 3072), (1, 50304, 768), (8, 50304, 768)):
         yield _timed("bf16", "highest", "nt" if columns == 50304 else "nn", (rows, columns, depth))
     specs = [blu.spec(shape, "bf16") for shape in ((65536, 768), (768, 3072), (3072,), (65536, 3072))]
-    yield Case("gemm bf16 with bias, GELU and residual 65536x3072x768", partial(_block, "highest"), tuple(specs), 2e-2)
+    yield Case("gemm bf16 with bias, GELU and residual 65536x3072x768", partial(block, "highest"), tuple(specs), 2e-2)
     operands = (blu.spec((48, 256, 64), "bf16"), blu.spec((48, 64, 256), "bf16"))
     yield Case("gemm bf16 48 x 256x256x64", lambda a, b: a @ b, operands, TOLERANCES["bf16"])
 
 
 def _timed(dtype: str, precision: str, layout: str, sizes: tuple[int, int, int]) -> Case:
     kind = "tf32" if precision == "tf32" else dtype
-    operands = tuple(blu.spec(shape, dtype) for shape in _shapes(layout, sizes))
+    operands = tuple(blu.spec(shape, dtype) for shape in shapes_of(layout, sizes))
     function: Callable = partial(multiply, layout, precision)
     return Case(f"gemm {kind} {layout} {'x'.join(map(str, sizes))}", function, operands, TOLERANCES[kind])

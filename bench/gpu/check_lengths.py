@@ -32,12 +32,12 @@ def cases() -> Iterator[Case]:
     make_context()  # declares all ops
     for name, cls in sorted(OPS.items()):
         if name in LONGER:
-            samples = [LONGER[name](sample, length) for sample in _by_dtype(cls) for length in LENGTHS]
+            samples = [LONGER[name](sample, length) for sample in by_dtype(cls) for length in LENGTHS]
             case = case_of(f"rows of {name}", cls, samples)
-            yield replace(case, reference=partial(_running_sums, samples)) if name == "cumsum" else case
+            yield replace(case, reference=partial(running_sums, samples)) if name == "cumsum" else case
 
 
-def _running_sums(samples: Sequence[Sample]) -> list[np.ndarray]:
+def running_sums(samples: Sequence[Sample]) -> list[np.ndarray]:
     """Those of f64 in more than 64 bits: NumPy's, one after the other, are less exact than what they are to check."""
     wide = {np.dtype(np.float64): np.longdouble}
     return [
@@ -48,7 +48,7 @@ def _running_sums(samples: Sequence[Sample]) -> list[np.ndarray]:
     ]
 
 
-def _by_dtype(cls: type[Op]) -> list[Sample]:
+def by_dtype(cls: type[Op]) -> list[Sample]:
     """For each dtype of an op's last operand the sample with most elements."""
     found: dict[str, Sample] = {}
     for sample in cls.samples():

@@ -62,6 +62,12 @@ def checks(pattern: str, flags: str, seconds: int) -> OnePart:
     return OnePart(seconds, f"bench/gpu_check.py {{folder}}/{{name}} {flags} --json {{report}}", (pack,))
 
 
+def drawn(seed: int) -> OnePart:
+    """Cases of shapes that a seed draws."""
+    pack = f"bench/gpu/pack.py --seed {seed} --output {{folder}}/{{name}} --jobs {{jobs}}"
+    return OnePart(90, "bench/gpu_check.py {folder}/{name} --jobs 4 --json {report}", (pack,))
+
+
 def products(pattern: str, seconds: int = 40) -> OnePart:
     """Matrix products beside cuBLAS's."""
     flags = f"bench/gemm_gpu.py --only '{pattern}'"
@@ -108,6 +114,8 @@ PARTS = {
         ("bench/conformance/opinfo.py --pack --target sm_90a --jobs {jobs}",),
     ),
     "training-f32": training("f32", 16),
+    "early": OnePart(40, "bench/checks/early.py --save {report}", ("bench/checks/early.py --pack",)),
+    "drawn": drawn(2026),
     "gradients-gpt2": OnePart(60, "bench/gradients_gpu.py --save {report}", ("bench/gradients_gpu.py --pack",)),
     "checks": checks(".", "--jobs 4", seconds=240),
     "sanitizers": checks(".", "--sanitizers --jobs 4", seconds=600),

@@ -1,6 +1,7 @@
 """Compiles the cases of check_*.py for a GPU, and writes them with their arguments and the CPU's results to a folder.
 
     python bench/gpu/pack.py [--target sm_90a] [--only REGEX] [--every N] [--output .gpu/cases] [--jobs N] [--archive]
+    python bench/gpu/pack.py --seed N ...     # cases of bench/checks/drawn.py, whose shapes are drawn by this
 
 The folder is what `bench/gpu_check.py` runs on the GPU machine, which needs neither MLIR nor a compiler. To be
 small, it holds machine code without PTX and IR, and in place of large arrays of normally distributed numbers only how
@@ -47,8 +48,10 @@ LARGE = 1 << 14
 """Bytes from which arrays of normally distributed numbers are drawn again."""
 
 
-def all_cases() -> list[Case]:
-    """The cases of all check_*.py."""
+def all_cases(seed: int | None = None) -> list[Case]:
+    """The cases of all check_*.py, or those whose shapes a seed draws."""
+    if seed is not None:
+        return list(importlib.import_module("bench.checks.drawn").drawn_cases(seed))
     return [
         case
         for path in sorted(HERE.glob("check_*.py"))
@@ -102,22 +105,22 @@ class Packer:
                 path.unlink()
 
 
-def pack_all(packer: Packer, names: list[str], jobs: int) -> Iterator[StoredCase]:
+def pack_all(packer: Packer, names: list[str], jobs: int, seed: int | None = None) -> Iterator[StoredCase]:
     """Pack cases, in order; with several jobs in processes that each know all cases, since functions do not travel."""
     if jobs == 1:
-        yield from map(packer.pack, (_cases_by_name()[name] for name in names))
+        yield from map(packer.pack, (_cases_by_name(seed)[name] for name in names))
         return
     with get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(partial(_pack_named, packer), names)
+        yield from pool.imap(partial(_pack_named, packer, seed), names)
 
 
-def _pack_named(packer: Packer, name: str) -> StoredCase:
-    return packer.pack(_cases_by_name()[name])
+def _pack_named(packer: Packer, seed: int | None, name: str) -> StoredCase:
+    return packer.pack(_cases_by_name(seed)[name])
 
 
 @cache
-def _cases_by_name() -> dict[str, Case]:
-    return {case.name: case for case in all_cases()}
+def _cases_by_name(seed: int | None) -> dict[str, Case]:
+    return {case.name: case for case in all_cases(seed)}
 
 
 def digest_of(*texts: str) -> str:
@@ -206,15 +209,18 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose names it is found in")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th of them")
+    parser.add_argument("--seed", type=int, metavar="N", help="cases whose shapes this draws, in place of others")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes compile at the same time")
     parser.add_argument("--archive", action="store_true", help="write all files into one, too")
     parser.add_argument("--output", type=Path, default=checkout.ROOT / ".gpu" / "cases", metavar="DIR")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     packer = Packer(arguments.target, arguments.output, _sources())
-    names = [case.name for case in all_cases() if re.search(arguments.only, case.name)][:: arguments.every]
+    names = [case.name for case in all_cases(arguments.seed) if re.search(arguments.only, case.name)][
+        :: arguments.every
+    ]
     entries: list[StoredCase] = []
-    for entry in pack_all(packer, names, arguments.jobs):
+    for entry in pack_all(packer, names, arguments.jobs, arguments.seed):
         entries.append(entry)
         save_index(arguments.output, entries)  # so that what is there can be used when this is interrupted
     if not arguments.only and arguments.every == 1:

@@ -77,7 +77,29 @@ def test_every_op_is_checked_with_rows_of_all_lengths(tools):
     assert [item.operands[0].shape for item in longer] == [(3, length) for length in (1, 31, 33, 65, 257, 1025, 5000)]
 
 
-@pytest.mark.parametrize(("kernel", "failure"), [(_double, ""), (_triple, "wrong")])
+def _double_and_one(threads: int, source: int, target: int) -> None:
+    view(target, 13, np.float32)[:] = 2 * view(source, 13, np.float32)
+
+
+def _double_all_but_one(threads: int, source: int, target: int) -> None:
+    view(target, 11, np.float32)[:] = 2 * view(source, 11, np.float32)
+
+
+def _double_and_clear(threads: int, source: int, target: int) -> None:
+    _double(threads, source, target)
+    view(source, 12, np.float32)[:] = 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "failure"),
+    [
+        (_double, ""),
+        (_triple, "wrong"),
+        (_double_and_one, "writes behind result 0"),
+        (_double_all_but_one, "not the same bits"),
+        (_double_and_clear, "writes to argument 0"),
+    ],
+)
 def test_a_case_is_packed_and_checked(tools, packed, kernel, failure):
     plan = json.loads((packed / "cases.json").read_text())
     assert [entry["name"] for entry in plan] == ["double (3, 4)", "no shape"] and "reshape" in plan[1]["failure"]
@@ -87,10 +109,23 @@ def test_a_case_is_packed_and_checked(tools, packed, kernel, failure):
     drivers.use_driver(driver)
     found = tools["gpu_check"].check(case, packed, repeats=2)
     drivers.use_driver(None)
-    assert found["failure"] == failure and found["same"] and found["launches"] == 1
-    assert found["error"] == (0.0 if not failure else pytest.approx(0.5))
+    assert found["failure"] == failure and found["launches"] == 1
+    assert failure != "wrong" or (found["same"] and found["error"] == pytest.approx(0.5))
+    assert failure or (found["same"] and found["error"] == 0.0)
     assert found["gpu"] == 1.5 and found["kernels"][0][1:] == (1, 1.5)
     assert tools["gpu_check"].check(broken, packed, 2)["failure"].startswith("not compiled")
+
+
+def test_shapes_are_drawn_by_a_seed(tools):
+    pack, stored = tools["pack"], tools["bench.gpu.stored"]
+    names = {seed: [case.name for case in pack.all_cases(seed)] for seed in (1, 2)}
+    assert names[1] == [case.name for case in pack.all_cases(1)] and len(names[1]) == len(set(names[1])) > 500
+    assert not set(names[1]) & set(names[2])
+    for kind in ("sorts", "columns"):
+        case = next(case for case in pack.all_cases(1) if f" {kind} 0" in case.name)
+        compiled = blu.jit(case.function).trace(*case.arguments).compile("cpu")
+        pairs = zip(compiled.program.run([item.copy() for item in case.arguments]), case.reference(), strict=True)
+        assert all(stored.relative_error(np.asarray(a), np.asarray(b)) <= case.relative_error for a, b in pairs)
 
 
 def test_what_is_packed_is_used_again(tools, packed, monkeypatch):
