@@ -20,6 +20,8 @@ from blu.passes.kernels.schedules import Fields, Schedule, by_strides
 
 NANOSECONDS_PER_COST = 0.02
 NANOSECONDS_PER_ACCESS = 0.05
+NANOSECONDS_PER_MOVED = 0.2
+"""Of an element that is moved and nothing else: memory takes that long."""
 BLOCK_NANOSECONDS = 20_000
 SHARED_NANOSECONDS = 2_500
 """From so many on, two threads have half of the rows of a kernel in a loop each."""
@@ -40,10 +42,7 @@ def _choose(kernel: func.FuncOp, target: CpuTarget) -> Schedule:
     program, layout = group
     rows, width = _items(program, layout)
     columns = prod(layout.sizes[dim] for dim in layout.columns)
-    cost = sum(cost_of(node) for node in program.nodes) * NANOSECONDS_PER_COST
-    accesses = sum(len(node.accesses) for node in program.nodes) * NANOSECONDS_PER_ACCESS
-    element = (cost + accesses) * max(columns, 1)
-    nanoseconds = rows * width * element
+    nanoseconds = rows * width * max(columns, 1) * _nanoseconds_of_element(program)
     fewest = 2 if REPEATED in kernel.attributes and nanoseconds >= SHARED_NANOSECONDS else 1
     blocks = max(fewest, round(nanoseconds / BLOCK_NANOSECONDS))
     chain = _chain(program, layout)
@@ -51,6 +50,13 @@ def _choose(kernel: func.FuncOp, target: CpuTarget) -> Schedule:
         return RowBlocksSchedule(max(1, ceil(rows / blocks)), chain)
     pieces = ceil(blocks / max(rows, 1))
     return ColumnPiecesSchedule(ceil(width / pieces / PIECE) * PIECE, chain)
+
+
+def _nanoseconds_of_element(program: RowProgram) -> float:
+    accesses = sum(len(node.accesses) for node in program.nodes)
+    if accesses and all(len(list(node.body.operations)) == 1 for node in program.nodes):
+        return NANOSECONDS_PER_MOVED * accesses
+    return sum(cost_of(node) for node in program.nodes) * NANOSECONDS_PER_COST + accesses * NANOSECONDS_PER_ACCESS
 
 
 def _chain(program: RowProgram, layout: Layout) -> int:
