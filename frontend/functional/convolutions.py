@@ -16,7 +16,7 @@ from blu.dialects.ops.convolution.convolution import Convolution
 from blu.dialects.ops.shape import Reverse
 from blu.dialects.tensor.arrangement import moveaxis, reshape
 from blu.dialects.tensor.function import public
-from blu.dialects.tensor.promotion import promoted_floats
+from blu.dialects.tensor.promotion import as_tensor, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
 
@@ -163,7 +163,7 @@ def _given(name: str, x: Tensor, channels_last: bool, weight: Tensor, form: str)
 
 def _operands(x: Any, weight: Any, bias: Any, form: str) -> list[Tensor]:
     """x, the weight, and the bias if there is one, in one float dtype."""
-    tensors = promoted_floats(*(value for value in (x, weight, bias) if value is not None))
+    tensors = promoted_floats(x, weight, *([] if bias is None else [bias]))
     if tensors[1].ndim < 2:
         raise ShapeError(f"weight must be {form}, got {tensors[1].type}")
     return list(tensors)
@@ -183,8 +183,9 @@ def _finished(result: Tensor, bias: list[Tensor], rank: int, like: Tensor, chann
 
 
 def _check_rank(weight: Any, rank: int) -> None:
-    if len(weight.shape) != rank + 2:
-        raise ShapeError(f"weight must have {rank + 2} dimensions, got {len(weight.shape)}: {list(weight.shape)}")
+    shape = as_tensor(weight).shape
+    if len(shape) != rank + 2:
+        raise ShapeError(f"weight must have {rank + 2} dimensions, got {len(shape)}: {list(shape)}")
 
 
 @public

@@ -13,7 +13,7 @@ from blu.dialects.tensor.arrangement import moveaxis, squeeze, transpose
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import converted, promoted
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ShapeError
+from blu.errors import ArgumentError, ShapeError
 
 __all__ = [
     "einsum",
@@ -64,6 +64,9 @@ def _arranged(operand: Lettered, result: str) -> Tensor:
 
 def _explicit(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
     """The letters of every operand and of the result, with `...` and a missing result written out."""
+    if not isinstance(equation, str):
+        given = equation.type if isinstance(equation, Tensor) else f"a {type(equation).__name__}"
+        raise ArgumentError(f"einsum: the equation, as 'ij,jk->ik', comes before the operands; it is {given}")
     written, arrow, result = equation.replace(" ", "").partition("->")
     parts = written.split(",")
     if len(parts) != len(tensors):

@@ -68,9 +68,10 @@ def log_softmax(x: Any, axis: Any = -1) -> Tensor:
 
 
 def _with_parameters(*values: Any) -> list[Tensor | None]:
-    """The values that are there as floats of one dtype, None for the others."""
-    present = iter(promoted_floats(*(value for value in values if value is not None)))
-    return [None if value is None else next(present) for value in values]
+    """The values, of which those behind the first may be None, as floats of one dtype."""
+    first, *others = values
+    present = iter(promoted_floats(first, *(value for value in others if value is not None)))
+    return [next(present), *(None if value is None else next(present) for value in others)]
 
 
 def _normalized(op: type[Op], values: tuple[Any, ...], axis: Any, eps: float) -> Tensor:

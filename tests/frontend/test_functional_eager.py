@@ -12,7 +12,7 @@ import pytest
 
 import blu
 from blu.compiler.eager import Eager
-from blu.errors import UnsupportedError
+from blu.errors import BluError, UnsupportedError
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -79,6 +79,25 @@ def test_operands_that_are_no_numbers_are_refused() -> None:
     for wrong in ([1, 2], "a", {}):
         with pytest.raises(TypeError, match="unsupported operand"):
             blu.Array(X) + wrong
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: blu.einsum(X, "ij->ji"), "neither a tensor nor a number"),
+        (lambda: blu.einsum(None, X), "the equation, as 'ij,jk->ik', comes before the operands; it is a NoneType"),
+        (lambda: blu.conv2d(None, X), "weight must have 4 dimensions, got 2"),
+        (lambda: blu.conv(X, None), "None is neither a tensor nor a number"),
+        (lambda: blu.conv2d(X, 2), "weight must have 4 dimensions, got 0"),
+        (lambda: blu.layer_norm(None), "None is neither a tensor nor a number"),
+        (lambda: blu.bincount(3), r"counts integers in one dimension, got int64\[\]"),
+        (lambda: blu.bincount(X), "counts integers in one dimension, got float32"),
+    ],
+)
+def test_what_is_no_operand_is_told_as_such(call: Callable[[], Any], message: str) -> None:
+    """These ended within the library, or NumPy."""
+    with pytest.raises(BluError, match=message):
+        call()
 
 
 def test_another_number_needs_no_other_program(caplog: pytest.LogCaptureFixture) -> None:

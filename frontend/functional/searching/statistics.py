@@ -38,7 +38,11 @@ def _fractional(x: Any) -> Tensor:
 
 
 def _numpys_bincount(x: Any, weights: Any = None, minlength: int = 0) -> np.ndarray:
-    numbers = np.asarray(x)
+    numbers = np.asarray(x) if np.size(x) else np.asarray(x, np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "biu":
+        raise ArgumentError(
+            f"bincount: counts integers in one dimension, got {numbers.dtype.name}{list(numbers.shape)}"
+        )
     if numbers.size and numbers.min() < 0:
         raise OutOfRangeError(f"bincount: counts numbers from 0 up, and one is {numbers.min()}")
     found = np.bincount(numbers, weights, checked_size(minlength))
