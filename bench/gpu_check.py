@@ -1,6 +1,7 @@
 """Runs the cases that `bench/gpu/pack.py` has packed on this machine's GPU, and prints one table.
 
     python bench/gpu_check.py [FOLDER] [--only REGEX] [--jobs N] [--repeats N] [--sanitizers] [--json FILE]
+                              [--save FILE]
 
 For each case: the error against the reference and its bound, whether five runs (launch by launch, as a graph, on arrays
 elsewhere, and twice among guards) are bit-identical and write neither to arguments nor beyond arrays, the host's and
@@ -34,6 +35,7 @@ import checkout
 from bench.checks.guarded import PATTERNS, run_guarded
 from bench.gpu.faults import FAULTS, SOUND, write_faults
 from bench.gpu.processes import FINDINGS, LOST, Found, Runner
+from bench.gpu.report import command_line
 from bench.gpu.stored import StoredCase, inputs_of, largest_error, load_arrays, load_index, save_index
 from blu.errors import BluError, DeviceError
 from blu.runtime.cuda import CudaProgram, to_device
@@ -42,6 +44,8 @@ from blu.runtime.cuda.driver.driver import default_driver
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TOGETHER = 6
 """Cases of one process under a tool: starting one takes as long as a case."""
+MOST_NEAR = 10
+"""Cases that a summary names, those whose errors are nearest to their bounds."""
 
 
 def check(case: StoredCase, folder: Path, repeats: int, once: bool = False) -> Found:
@@ -175,6 +179,18 @@ def summed_up(what: str, results: list[Found]) -> list[Found]:
     return results
 
 
+def summary_of(results: dict[str, list[Found]]) -> dict[str, Any]:
+    """How many cases of each part are right, which are not, and the results that are nearest to their bounds."""
+    parts = {name: {"cases": len(part), "right": sum(not found["failure"] for found in part)}
+             for name, part in results.items()}  # fmt: skip
+    failures = {found["name"]: found["failure"] for part in results.values() for found in part if found["failure"]}
+    shares = {
+        found["name"]: found["error"] / found["bound"] for found in results.get("results", ()) if found.get("bound")
+    }
+    nearest = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST_NEAR]
+    return {**parts, "failures": failures, "errors by their bounds": {name: round(shares[name], 3) for name in nearest}}
+
+
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -185,6 +201,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sanitizers", action="store_true", help="then run under all tools of compute-sanitizer")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="only run under this tool of compute-sanitizer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write there how many are right, and which are not")
     parser.add_argument("--run", nargs="+", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -207,6 +224,9 @@ def main() -> int:
         results |= {tool: run_tool(tool, names, arguments.folder, arguments.jobs) for tool in tools}
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
+    if arguments.save:
+        report = {"command": command_line(), "gpu": default_driver().name, **summary_of(results)}
+        arguments.save.write_text(json.dumps(report, indent=1) + "\n")
     return int(any(found["failure"] for part in results.values() for found in part))
 
 

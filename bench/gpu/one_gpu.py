@@ -65,7 +65,7 @@ def checks(pattern: str, flags: str, seconds: int) -> OnePart:
 def drawn(seed: int) -> OnePart:
     """Cases of shapes that a seed draws."""
     pack = f"bench/gpu/pack.py --seed {seed} --output {{folder}}/{{name}} --jobs {{jobs}}"
-    return OnePart(90, "bench/gpu_check.py {folder}/{name} --jobs 4 --json {report}", (pack,))
+    return OnePart(90, "bench/gpu_check.py {folder}/{name} --jobs 4 --save {report}", (pack,))
 
 
 def products(pattern: str, seconds: int = 40) -> OnePart:

@@ -246,6 +246,15 @@ def test_findings_are_those_of_the_case_that_has_them(tools):
     assert [result["name"] for result in results if result["failure"]] == ["late"]
 
 
+def test_a_summary_says_what_is_wrong_and_what_nearly_is(tools):
+    found = [{"name": f"{number}", "error": number / 8, "bound": 2.0, "failure": ""} for number in range(12)]
+    results = {"results": [*found, {"name": "bad", "failure": "wrong"}], "memcheck": found[:2]}
+    summary = tools["gpu_check"].summary_of(results)
+    assert summary["results"] == {"cases": 13, "right": 12} and summary["memcheck"] == {"cases": 2, "right": 2}
+    assert summary["failures"] == {"bad": "wrong"} and len(summary["errors by their bounds"]) == 10
+    assert next(iter(summary["errors by their bounds"].items())) == ("11", 0.688)
+
+
 SANITIZER = """
 import json, sys
 tool = sys.argv[1]
