@@ -210,7 +210,8 @@ def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
 def _listed(tensors: Any) -> list[Tensor]:
     """The tensors of a sequence in one dtype; of a tensor, those along its first axis, as NumPy has it."""
     if not isinstance(tensors, Tensor):
-        return list(promoted(*tensors)) if len(tensors) else []
+        parts = list(tensors)
+        return list(promoted(*parts)) if parts else []
     if not tensors.shape:
         raise ShapeError(f"takes a sequence of tensors, got {tensors.type}")
     return unstack(tensors)

@@ -282,6 +282,8 @@ def test_one_array_in_place_of_a_sequence_is_its_rows() -> None:
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(blu.concatenate(x), np.concatenate(x))
     np.testing.assert_array_equal(blu.jit(lambda x: blu.stack(x, 1))(x), np.stack(x, 1))
+    for given in (lambda x: map(blu.sin, (x, x)), lambda x: (item for item in (x, x)), lambda x: {0: x, 1: x}.values()):
+        assert blu.jit(lambda x, given=given: blu.concatenate(given(x)))(x).shape == (4, 3)
     for given, message in (
         (np.float32(3), r"takes a sequence of tensors, got f32\[\]"),
         (x[:0], "at least one tensor"),
