@@ -15,7 +15,7 @@ _tell: ContextVar[Tell] = ContextVar("finished", default=lambda kernel, others: 
 
 
 def telling_of_kernels(tell: Tell) -> AbstractContextManager[None]:
-    """Inside, passes tell of each kernel that has become code of the LLVM dialect. It may change after that."""
+    """Inside, passes tell of kernels that have become code of the LLVM dialect before others. They may still change."""
     return inside(_tell, tell)
 
 
