@@ -207,7 +207,7 @@ def _excesses(schedule: Schedule, group: RowGroup, target: GpuTarget) -> Iterato
         yield from _excess_block(schedule, group)
         yield from _excess_sharing(schedule)
     if isinstance(schedule, RowsSchedule | RowRangesSchedule):
-        yield from _excess_team(schedule, group)
+        yield from _excess_team(schedule)
     if isinstance(schedule, RowsSchedule | RowsAheadSchedule | RowRangesSchedule):
         yield from _excess_registers(schedule, group)
     if isinstance(schedule, RowsAheadSchedule):
@@ -237,7 +237,7 @@ def _excess_sharing(schedule: RowSchedule) -> Iterator[str]:
         yield f"split = {schedule.split}: {schedule.threads} threads put as many slices of a row together at most"
 
 
-def _excess_team(schedule: RowsSchedule | RowRangesSchedule, group: RowGroup) -> Iterator[str]:
+def _excess_team(schedule: RowsSchedule | RowRangesSchedule) -> Iterator[str]:
     is_part = schedule.team <= choice.WARP and schedule.team & (schedule.team - 1) == 0
     if not is_part and schedule.team != schedule.threads:
         yield f"team = {schedule.team}: a row has a power of two of threads up to {choice.WARP}, or all of a block"

@@ -13,8 +13,6 @@ from blu.dialects.sharding import Sharding, Splits
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.shard.placed import Movement, Placed
 
-Wishes = dict[ir.Value, Sharding]
-
 
 @dataclass
 class Case:

@@ -115,7 +115,7 @@ def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram
     _check_outputs(nodes, makers, outputs, columns, len(sizes))
     reductions = {number: _read_reduction(node, fills) for number, node in enumerate(nodes) if node.is_reduction}
     vector_dim = _vector_dim(nodes, sizes, columns, makers, set(outputs), fills, reductions, strides)
-    dependence = _dependence(nodes, makers, fills)
+    dependence = _dependence(nodes, fills)
     levels = _levels(nodes, makers)
     across = vector_dim in columns
     return RowProgram(
@@ -249,7 +249,7 @@ def _levels(nodes: Sequence[RowNode], makers: dict[ir.Value, Made]) -> tuple[int
     return tuple(levels)
 
 
-def _dependence(nodes: Sequence[RowNode], makers: dict[ir.Value, Made], fills: dict) -> dict[ir.Value, frozenset[int]]:
+def _dependence(nodes: Sequence[RowNode], fills: dict) -> dict[ir.Value, frozenset[int]]:
     found: dict[ir.Value, frozenset[int]] = {}
     for node in nodes:
         for argument, operand, access in zip(node.body.arguments, node.operation.operands, node.accesses, strict=True):

@@ -43,7 +43,7 @@ class InsertInAttention(Pass):
         for call in list(find(module, func.CallOp)):
             updates = _updates_of(call, kernels) if callee_of(call) not in wished else None
             if updates is not None and wished.isdisjoint(map(callee_of, updates)):
-                _join_calls(module, call, updates, kernels)
+                _join_calls(call, updates, kernels)
                 self.count("attentions that put in what is new")
         called = {callee_of(call) for call in find(module, func.CallOp)}
         for name, kernel in kernels.items():
@@ -106,15 +106,13 @@ def _places(update: func.CallOp, kernels: dict[str, func.FuncOp]) -> list[ir.Val
     return [value for argument, value in zip(kernel.arguments, update.operands_, strict=True) if argument not in moved]
 
 
-def _join_calls(
-    module: ir.Module, call: func.CallOp, updates: Sequence[func.CallOp], kernels: dict[str, func.FuncOp]
-) -> None:
+def _join_calls(call: func.CallOp, updates: Sequence[func.CallOp], kernels: dict[str, func.FuncOp]) -> None:
     """Let an attention do what updates do."""
     made = [update.results[0] for update in updates]
     places = [list(call.operands_).index(value) for value in made]
     name = f"{callee_of(call)}_{callee_of(updates[0])}"
     if name not in kernels:
-        kernels[name] = _join(module, name, kernels[callee_of(call)], places, kernels[callee_of(updates[0])])
+        kernels[name] = _join(name, kernels[callee_of(call)], places, kernels[callee_of(updates[0])])
     passed = [value for value in call.operands_ if value not in made]
     for update in updates:
         passed += update.operands_
@@ -126,9 +124,7 @@ def _join_calls(
         old.erase()
 
 
-def _join(
-    module: ir.Module, name: str, attention: func.FuncOp, places: Sequence[int], update: func.FuncOp
-) -> func.FuncOp:
+def _join(name: str, attention: func.FuncOp, places: Sequence[int], update: func.FuncOp) -> func.FuncOp:
     """A kernel that updates both operands of an attention at these places first; it returns these, too."""
     own = [type_ for place, type_ in enumerate(attention.type.inputs) if place not in places]
     types, count = [*own, *update.type.inputs, *update.type.inputs], len(update.type.inputs)

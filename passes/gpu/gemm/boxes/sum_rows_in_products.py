@@ -49,7 +49,7 @@ class SumRowsInProducts(Pass):
             product = _product_of(call, kernels, wished)
             if product is not None:
                 joined |= {callee_of(call), callee_of(product)}
-                _fuse(module, product, call, kernels)
+                _fuse(product, call, kernels)
                 self.count("kernels of rows that products do")
         called = {callee_of(call) for call in find(module, func.CallOp)} if joined else set()
         for name in joined - called:
@@ -136,7 +136,7 @@ def _is_first_user(value: ir.Value, call: func.CallOp) -> bool:
     return False
 
 
-def _fuse(module: ir.Module, product: func.CallOp, rows: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
+def _fuse(product: func.CallOp, rows: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
     """Let a product do what is done with its rows."""
     name = f"{callee_of(product)}_{callee_of(rows)}"
     place = list(rows.operands_).index(product.results[0])

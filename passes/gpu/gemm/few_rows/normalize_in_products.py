@@ -50,7 +50,7 @@ class NormalizeInProducts(Pass):
             readers = [use.owner.operation.opview for use in uses]
             if readers and all(_takes(reader, call.results[0], kernels, wished, target) for reader in readers):
                 for reader in readers:
-                    _fuse(module, call, reader, kernels)
+                    _fuse(call, reader, kernels)
                 call.erase()
                 self.count("kernels of rows that products make")
         _erase_unused(module, kernels)
@@ -91,12 +91,12 @@ def _is_of_strips(contraction: Contraction, target: GpuTarget) -> bool:
     return takes_strips(contraction, sizes, target) and strips.has_room(sizes.rows, sizes.depth)
 
 
-def _fuse(module: ir.Module, rows: func.CallOp, product: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
+def _fuse(rows: func.CallOp, product: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
     """Let a product make the rows that a call has made for it."""
     name = f"{callee_of(product)}_{callee_of(rows)}"
     place = list(product.operands_).index(rows.results[0])
     if name not in kernels:
-        kernels[name] = _join(module, name, kernels[callee_of(rows)], kernels[callee_of(product)], place)
+        kernels[name] = _join(name, kernels[callee_of(rows)], kernels[callee_of(product)], place)
     passed = list(product.operands_)
     passed[place : place + 1] = rows.operands_
     with ir.InsertionPoint(product), product.location:
@@ -106,7 +106,7 @@ def _fuse(module: ir.Module, rows: func.CallOp, product: func.CallOp, kernels: d
     product.erase()
 
 
-def _join(module: ir.Module, name: str, rows: func.FuncOp, product: func.FuncOp, place: int) -> func.FuncOp:
+def _join(name: str, rows: func.FuncOp, product: func.FuncOp, place: int) -> func.FuncOp:
     """A kernel that does what both do; the arguments of `rows` are in place of the product's of that number."""
     types = list(product.type.inputs)
     types[place : place + 1] = rows.type.inputs
