@@ -110,7 +110,10 @@ def along(function: Callable[[Tensor, int], Tensor], tensor: Tensor, axis: Any) 
 
 @method
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
-    """x with the dimensions `source` (one or several) moved to the places `destination`, the others in order."""
+    """x with the dimensions `source` (one or several) moved to the places `destination`, the others in order.
+
+    ShapeError unless both name as many axes, each once.
+    """
     tensor = as_tensor(x)
     sources, places = _each_axis(source, tensor.ndim), _each_axis(destination, tensor.ndim)
     if len(sources) != len(places):
@@ -138,7 +141,7 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
 
 @method
 def matrix_transpose(x: Any) -> Tensor:
-    """x with its last two dimensions exchanged."""
+    """x with its last two dimensions exchanged. ShapeError where x has fewer."""
     tensor = as_tensor(x)
     if tensor.ndim < 2:
         raise ShapeError(f"a matrix has two dimensions, got {tensor.type}")

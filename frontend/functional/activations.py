@@ -126,7 +126,7 @@ def relu6(x: Any) -> Tensor:
 
 @public
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x bounded by min_val and max_val."""
+    """x bounded by min_val and max_val. BluError if min_val is above max_val."""
     if min_val > max_val:
         raise BluError(f"hardtanh needs min_val <= max_val, got {min_val} and {max_val}")
     return clip(_float(x), min_val, max_val)

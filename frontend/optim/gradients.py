@@ -28,7 +28,10 @@ def global_norm(gradients: Tree) -> Any:
 
 
 def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
-    """Gradients scaled so that their global norm is at most `limit`, and the norm they had."""
+    """Gradients scaled so that their global norm is at most `limit`, and the norm they had.
+
+    ArgumentError unless the limit is above 0.
+    """
     if not limit > 0:
         raise ArgumentError(f"the limit of the gradients' norm must be positive, got {limit}")
     norm = global_norm(gradients)
@@ -38,7 +41,7 @@ def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
 
 
 def clip_by_value(gradients: Tree, limit: float) -> Tree:
-    """Gradients whose elements are between -limit and limit; NaN stays NaN."""
+    """Gradients whose elements are between -limit and limit (above 0, else ArgumentError); NaN stays NaN."""
     if not limit > 0:
         raise ArgumentError(f"the limit of the gradients' elements must be positive, got {limit}")
     leaves, tree = flatten(gradients)

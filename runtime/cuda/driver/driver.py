@@ -1,4 +1,4 @@
-"""What Blu needs of the CUDA driver, whichever library reaches it: `bindings.py`, `pycuda_driver.py`, or a test's own.
+"""What Blu needs of the CUDA driver, whichever library reaches it: `bindings.py`, `pycuda.py`, or a test's own.
 
 One device (the first that is visible, or the one of this rank's number), its primary context (which torch and others in
 the process share), one stream on which all of Blu's work runs in order. The stream waits for the legacy default stream

@@ -196,3 +196,4 @@ def test_where_nobody_walks_over_rows_columns_take_one_launch():
     np.testing.assert_array_equal(alone.interpret(x)[0], x.sum(0))
     beside = compile_program(lambda x: (x - blu.max(x, axis=1, keepdims=True), blu.sum(x, axis=0)), x)
     assert [launch["kernel"] for launch in beside.plan["launches"]] == ["rows_0", "loops_0"], "x is read once"
+    assert "cluster" in alone.ptx["loops_0"] and "cluster" not in beside.ptx["loops_0"], "which adds up few rows"

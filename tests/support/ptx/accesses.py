@@ -209,6 +209,7 @@ class Accesses(Warpgroups):
 
     def _send(self, operands: tuple, active: np.ndarray) -> None:
         """Bytes arrive when the phase of the barrier that counts them is over."""
+        assert self.have_met, "a block sends to another one before it has waited for that one's barriers"
         data = np.ascontiguousarray(self._read(operands[1], 32)).view("V4")
         places = self._first_places("shared::cluster", self._address(operands[0], 32), 4, active)
         barriers = self._barrier_places(operands[2], active, "shared::cluster")

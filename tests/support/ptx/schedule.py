@@ -50,6 +50,8 @@ class Schedule(Arithmetic):
     own_registers: np.ndarray = field(init=False)
     # Where the barriers are that threads have last asked for.
     asked_at: np.ndarray = field(init=False)
+    # Whether the blocks of the cluster have waited for each other, and with that for barriers that others count by.
+    have_met: bool = False
 
     @abstractmethod
     def _first_places(
@@ -223,6 +225,7 @@ class Schedule(Arithmetic):
                 self.races.leave_word()
         else:
             assert parts[1:3] == ["cluster", "wait"], parts
+            self.have_met = True
             self.races.take_word()
 
     _do_barrier = _do_bar
