@@ -98,7 +98,9 @@ def lowered(shape: tuple[int, ...], schedule: Fields | None = None, causal: bool
         ((4, 16, 4096, 128), False, True),
         ((4, 16, 4096, 128), True, False),
         ((1, 16, 8192, 128), False, False),
-        ((4, 16, 1024, 128), False, False),
+        ((8, 16, 2048, 128), False, True),
+        ((2, 16, 2048, 128), False, False),
+        ((16, 16, 1024, 128), False, False),
         ((4, 16, 4096, 96), False, False),
     ],
 )
