@@ -27,9 +27,10 @@ def ldmatrix(address: ir.Value, offset: int, transposed: bool = False) -> list[i
     return assembly([i32()] * 4, [address], text, "=r,=r,=r,=r,r,~{memory}")
 
 
-def stmatrix(address: ir.Value, offset: int, matrices: Sequence[ir.Value]) -> None:
+def stmatrix(address: ir.Value, offset: int, matrices: Sequence[ir.Value], transposed: bool = False) -> None:
     """Write what `ldmatrix` would read, rows of 16 bytes at the lanes' addresses."""
-    text = f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0+{offset}], {{$1, $2, $3, $4}};"
+    kind = ".trans" if transposed else ""
+    text = f"stmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 [$0+{offset}], {{$1, $2, $3, $4}};"
     assembly([], [address, *matrices], text, "r,r,r,r,r,~{memory}")
 
 

@@ -259,8 +259,11 @@ class Accesses(Warpgroups):
             self.put(name, self._spread(value.reshape(-1), lanes), lanes)
 
     def _do_stmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        assert parts[3:5] == ["m8n8", "x4"] and "trans" not in parts, parts
+        assert parts[3:5] == ["m8n8", "x4"], parts
         pairs = np.stack([self._read(name, 32) for name in operands[1]]).reshape(4, -1, 8, 4)
+        if "trans" in parts:
+            matrices = np.ascontiguousarray(pairs.astype(np.uint32)).view(np.uint16).reshape(4, -1, 8, 8)
+            pairs = np.ascontiguousarray(matrices.swapaxes(-1, -2)).view(np.uint32).reshape(4, -1, 8, 4)
         rows = np.ascontiguousarray(pairs.swapaxes(0, 1)).reshape(-1, 4).view(_WORDS[16])[:, 0]
         self._save("shared", operands[0], rows, self._asked(active))
 

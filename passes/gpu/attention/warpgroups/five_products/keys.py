@@ -130,41 +130,37 @@ class JointKeyGradient(WarpgroupKeyGradient):
     # Gradients of queries
 
     def _slopes(self, place: ir.Value, group: Number) -> ir.Value:
-        """Where slopes of a group's keys are, as rows [keys, queries]."""
+        """Where slopes of a group's keys are, as rows [queries, keys]."""
         distance = numbers.add(numbers.multiply(place, GROUPS), group)
         start = numbers.add(self.shared, self.layout.slopes)
         return numbers.number(numbers.add(start, numbers.multiply(distance, ROWS * ROW_BYTES)))
 
     def _store_slopes(self, factors: Sequence[ir.Value], place: ir.Value) -> None:
-        """Write left factors, four registers for 16 queries each, where products of both groups read them."""
-        lane = self.position.lane
-        row = numbers.add(
-            numbers.remainder(lane, 8), numbers.multiply(numbers.remainder(numbers.divide(lane, 8), 2), 8)
-        )
-        piece = arith.xori(numbers.divide(lane, 16), numbers.remainder(lane, 8))
-        own = numbers.add(
-            numbers.multiply(numbers.add(self.own_row, row), ROW_BYTES), numbers.multiply(piece, COPY_BYTES)
-        )
+        """Write left factors, four registers for 16 queries each, turned around, where both groups read them."""
+        lane, warp = self.position.lane, self.position.own_warp
+        row = numbers.add(numbers.remainder(lane, 8), numbers.multiply(numbers.divide(lane, 16), 8))
+        piece = numbers.add(numbers.multiply(warp, 2), numbers.remainder(numbers.divide(lane, 8), 2))
+        piece = arith.xori(numbers.number(piece), numbers.remainder(lane, 8))
+        own = numbers.add(numbers.multiply(row, ROW_BYTES), numbers.multiply(piece, COPY_BYTES))
         address = numbers.number(numbers.add(self._slopes(place, self.group), own))
         for step in range(ROWS // STRIP):
-            flipped = arith.xori(address, numbers.number(step * STEP_BYTES))
-            mma.stmatrix(flipped, 0, factors[4 * step : 4 * step + 4])
+            mma.stmatrix(address, step * STRIP * ROW_BYTES, factors[4 * step : 4 * step + 4], transposed=True)
         tma.show_writes()
 
     def _begin_queries(self, place: ir.Value) -> list[ir.Value]:
         """The slopes of a tile @ all 128 keys, of which each group finds 64 columns: begins it."""
         sums = list[ir.Value]()
         for group in range(GROUPS):
-            left = SharedTile(self._slopes(place, group), False, ROWS * ROW_BYTES).low_word()
+            left = SharedTile(self._slopes(place, group), True).low_word()
             keys = _anew(self.own.tile(0, group))
             panel = numbers.number(numbers.add(keys.address, numbers.multiply(self.group, keys.panel_bytes)))
             right = SharedTile(panel, False, keys.panel_bytes).low_word()
-            for step in range(0, ROWS * ROW_BYTES, STRIP * ROW_BYTES):
-                factors = wgmma.described(left, step), wgmma.described(right, step)
+            for step in range(ROWS // STRIP):
+                factors = wgmma.described(left, step * STEP_BYTES), wgmma.described(right, step * STRIP * ROW_BYTES)
                 if sums:
-                    sums = wgmma.mma_async(sums, *factors, self.problem.element, (False, False))
+                    sums = wgmma.mma_async(sums, *factors, self.problem.element, (True, False))
                 else:
-                    sums = wgmma.mma_async_anew(ROWS, *factors, self.problem.element, (False, False))
+                    sums = wgmma.mma_async_anew(ROWS, *factors, self.problem.element, (True, False))
         return sums
 
     def _hand_on(self, sums: Sequence[ir.Value], number: ir.Value) -> None:
