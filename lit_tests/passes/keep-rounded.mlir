@@ -14,7 +14,10 @@
 // CHECK-NEXT: %[[Y:.*]] = "blu.reduce_precision"(%[[H]])
 // CHECK-NEXT: %[[A:.*]] = "blu.multiply"(%[[G]], %[[Y]])
 // CHECK-NEXT: %[[WIDE:.*]] = "blu.convert"(%[[CODE]]) {dtype = f32}
-// CHECK: %[[BACK:.*]] = "blu.subtract"(
+// CHECK: "blu.constant"() {value = dense<{{5.0*[eE]-03|0.005}}
+// CHECK: %[[SCALED_BACK:.*]] = "blu.multiply"(%[[WIDE]],
+// CHECK: "blu.constant"() {value = dense<{{1.350*[eE]-01|0.135}}
+// CHECK: %[[BACK:.*]] = "blu.subtract"(%[[SCALED_BACK]],
 // CHECK-NEXT: "blu.multiply"(%[[G]], %[[BACK]])
 func.func @slope(%x: tensor<32xf32>, %g: tensor<32xf32>) -> (tensor<32xf32>, tensor<32xf32>) attributes {blu.forward_ops = 3 : i64} {
   %r = "blu.reduce_precision"(%x) {dtype = bf16, rounds_gradient = true} : (tensor<32xf32>) -> tensor<32xf32>
