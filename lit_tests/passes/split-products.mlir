@@ -99,6 +99,27 @@ module attributes {blu.target = {name = "sm_80"}} {
     return %2 : tensor<24x40xf32>
   }
 
+  // What reads as much again as the product is does so in the kernel.
+  // CHECK-LABEL: func.func @added(
+  // CHECK-NEXT: call @gemm_5(%{{.+}}, %{{.+}}, %{{.+}}) : {{.+}} -> tensor<24x40xf32>
+  // CHECK-NEXT: return
+  func.func @added(%x: tensor<24x2100xf32>, %y: tensor<2100x40xf32>, %w: tensor<24x40xf32>) -> tensor<24x40xf32> {
+    %0 = call @gemm_5(%x, %y, %w) : (tensor<24x2100xf32>, tensor<2100x40xf32>, tensor<24x40xf32>) -> tensor<24x40xf32>
+    return %0 : tensor<24x40xf32>
+  }
+  func.func private @gemm_5(%x: tensor<24x2100xf32>, %y: tensor<2100x40xf32>, %w: tensor<24x40xf32>) -> tensor<24x40xf32> attributes {blu.kernel = "gemm"} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<24x40xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<24x40xf32>) -> tensor<24x40xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%x, %y : tensor<24x2100xf32>, tensor<2100x40xf32>) outs(%1 : tensor<24x40xf32>) -> tensor<24x40xf32>
+    %3 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%2, %w : tensor<24x40xf32>, tensor<24x40xf32>) outs(%0 : tensor<24x40xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %4 = arith.mulf %a, %b : f32
+      linalg.yield %4 : f32
+    } -> tensor<24x40xf32>
+    return %3 : tensor<24x40xf32>
+  }
+
   // CHECK-LABEL: func.func private @gemm_4_sum(
   // CHECK: %[[TOTAL:.+]] = linalg.generic {{.+}}
   // CHECK: arith.addf
