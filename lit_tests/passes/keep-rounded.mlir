@@ -43,3 +43,21 @@ func.func @others(%x: tensor<32xf32>, %g: tensor<32xf32>) -> (tensor<32xf32>, te
   %u = "blu.multiply"(%a, %s) : (tensor<32xf32>, tensor<32xf32>) -> tensor<32xf32>
   return %y, %u : tensor<32xf32>, tensor<32xf32>
 }
+
+// Who reads what is rounded beside GELU keeps it in memory: the slope is read off that, too.
+// CHECK-LABEL: func.func @stored
+// CHECK: %[[R:.*]] = "blu.reduce_precision"(%arg0)
+// CHECK: "blu.sin"(%[[R]])
+// CHECK: "blu.nearest_byte"
+// CHECK: "blu.gelu"(%[[R]])
+func.func @stored(%x: tensor<32xf32>, %g: tensor<32xf32>) -> (tensor<32xf32>, tensor<32xf32>, tensor<32xf32>) attributes {blu.forward_ops = 4 : i64} {
+  %r = "blu.reduce_precision"(%x) {dtype = bf16, rounds_gradient = true} : (tensor<32xf32>) -> tensor<32xf32>
+  %n = "blu.negative"(%r) : (tensor<32xf32>) -> tensor<32xf32>
+  %h = "blu.gelu"(%r) {approximate = "tanh"} : (tensor<32xf32>) -> tensor<32xf32>
+  %y = "blu.reduce_precision"(%h) {dtype = bf16, rounds_gradient = false} : (tensor<32xf32>) -> tensor<32xf32>
+  %a = "blu.multiply"(%g, %y) : (tensor<32xf32>, tensor<32xf32>) -> tensor<32xf32>
+  %s = "blu.sin"(%r) : (tensor<32xf32>) -> tensor<32xf32>
+  %t = "blu.multiply"(%s, %r) : (tensor<32xf32>, tensor<32xf32>) -> tensor<32xf32>
+  %u = "blu.multiply"(%g, %t) : (tensor<32xf32>, tensor<32xf32>) -> tensor<32xf32>
+  return %n, %a, %u : tensor<32xf32>, tensor<32xf32>, tensor<32xf32>
+}
