@@ -163,12 +163,13 @@ class Attention(Op, name="attention"):
 
 
 class AttentionPiece(Op, name="attention_piece"):
-    """Attention without a mask, and the logarithm of the sum of exp(score) over the keys that each query sees.
+    """Attention without a mask, and what the sum of exp(score) over the keys that each query sees is.
 
-    Operands, attributes and the first result are attention's. The second is [..., Hq, Tq], in f32 for f16 and bf16, and
-    -inf where a query sees no key. Of results r1 and r2 for different keys, with the logarithms s1 and s2, that for all
-    of them is r1 * exp(s1 - s) + r2 * exp(s2 - s), with s = log(exp(s1) + exp(s2)) (Milakov and Gimelshein, "Online
-    normalizer calculation for softmax").
+    Operands, attributes and the first result are attention's. The second is [..., Hq, Tq, 2], in f32 for f16 and bf16:
+    the largest score divided by `unit_of(scale)`, and the logarithm of the sum of exp(score - largest score); -inf both
+    where a query sees no key. Added to a large score, nothing would be left of the logarithm. Of results r1 and r2 for
+    different keys, with the sums s1 and s2, that for all of them is r1 * s1 / s + r2 * s2 / s, with s = s1 + s2
+    (Milakov and Gimelshein, "Online normalizer calculation for softmax").
     """
 
     batch = staticmethod(folded("query", "key", "value"))
@@ -185,32 +186,24 @@ class AttentionPiece(Op, name="attention_piece"):
 
     @staticmethod
     def reference(
-        query: np.ndarray,
-        key: np.ndarray,
-        value: np.ndarray,
-        offset: np.ndarray | None,
-        causal: bool,
-        scale: float,
-        precision: str = "highest",
-    ) -> tuple[np.ndarray, np.ndarray]:
+        query: np.ndarray, key: np.ndarray, value: np.ndarray, offset: np.ndarray | None,
+        causal: bool, scale: float, precision: str = "highest",
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         repeated = np.repeat(key, groups_of(query.shape, key.shape), axis=-3)
         scores = reference_scores(query, repeated, None, offset, causal, scale)
         result = Attention.reference(query, key, value, None, offset, causal, scale, precision)
-        with np.errstate(divide="ignore"):
-            return result, np.logaddexp.reduce(scores, axis=-1, initial=-np.inf)
+        largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        above = scores - np.where(largest == -np.inf, 0, largest)
+        logarithms = np.logaddexp.reduce(above, axis=-1, keepdims=True, initial=-np.inf)
+        return result, np.concatenate([largest / unit_of(scale), logarithms], axis=-1)
 
     @staticmethod
     def infer(
-        query: TensorType,
-        key: TensorType,
-        value: TensorType,
-        offset: TensorType | None,
-        causal: bool,
-        scale: float,
-        precision: str,
-    ) -> tuple[TensorType, TensorType]:
+        query: TensorType, key: TensorType, value: TensorType, offset: TensorType | None,
+        causal: bool, scale: float, precision: str,
+    ) -> tuple[TensorType, TensorType]:  # fmt: skip
         result = Attention.infer(query, key, value, None, offset, causal, scale, precision)
-        return result, TensorType(query.shape[:-1], computing_dtype(query.dtype))
+        return result, TensorType((*query.shape[:-1], 2), computing_dtype(query.dtype))
 
     @staticmethod
     def decompose(
@@ -224,21 +217,22 @@ class AttentionPiece(Op, name="attention_piece"):
     ) -> tuple[Tensor, Tensor]:
         """The plain formula with a Tq x Tk matrix of scores, for targets without a kernel."""
         from blu.dialects.tensor.arithmetic import log, matmul, where
-        from blu.dialects.tensor.arrangement import broadcast_to
+        from blu.dialects.tensor.arrangement import broadcast_to, concatenate
         from blu.dialects.tensor.promotion import as_tensor
 
-        wide_dtype = computing_dtype(query.dtype)
+        wide_dtype, unit = computing_dtype(query.dtype), unit_of(scale)
         groups = groups_of(query.shape, key.shape)
         wide_query = split_heads(query.astype(wide_dtype), groups)
         wide_key, wide_value = (heads.astype(wide_dtype).expand_dims(-3) for heads in (key, value))
-        scores = matmul(wide_query, wide_key.swapaxes(-1, -2), precision) * scale
-        logarithms = broadcast_to(as_tensor(-np.inf, wide_dtype), query.shape[:-1])
+        scores = matmul(wide_query, wide_key.swapaxes(-1, -2), precision) * (scale / unit)
+        sums = broadcast_to(as_tensor(-np.inf, wide_dtype), (*query.shape[:-1], 2))
         if scores.size:
-            largest, scores, total = exponentials(masked(scores, None, offset, causal, groups))
-            logarithms = (largest + log(total)).reshape(query.shape[:-1])
+            largest, scores, total = exponentials(masked(scores, None, offset, causal, groups), unit)
+            largest = where(total == 0, -np.inf, largest)
+            sums = concatenate([largest, log(total)], axis=-1).reshape(*query.shape[:-1], 2)
             scores = scores / where(total == 0, 1.0, total)
         result = matmul(scores, wide_value, precision).reshape((*query.shape[:-1], value.shape[-1]))
-        return result.astype(query.dtype), logarithms
+        return result.astype(query.dtype), sums
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -254,6 +248,11 @@ class AttentionPiece(Op, name="attention_piece"):
         wrong, offset = key.with_shape((4, 7, 8)), TensorType((), i64)
         yield ErrorSample((query, wrong, wrong, None), attributes, "no multiple of 4")
         yield ErrorSample((query, key, key, offset), attributes, "causal is false")
+
+
+def unit_of(scale: float) -> float:
+    """What the largest scores of attention_piece are given in: they are larger products, or smaller ones, by that."""
+    return abs(scale) or 1.0
 
 
 def groups_of(query: Sequence[int], key: Sequence[int]) -> int:
@@ -341,13 +340,14 @@ def softmax_of_visible(scores: Tensor) -> Tensor:
     return weights / where(total == 0, 1.0, total)
 
 
-def exponentials(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest of the last dimension (0 where all are -inf), what is smaller by that as exponents, and their sum."""
+def exponentials(scores: Tensor, unit: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest of the last dimension (0 where all are -inf), exp((score - largest) * unit), and the sum of these."""
     from blu.dialects.tensor.arithmetic import where
 
     largest = scores.max(axis=-1, keepdims=True)
     largest = where(largest == -np.inf, 0.0, largest)
-    weights = (scores - largest).exp()
+    above = scores - largest
+    weights = (above * unit if unit != 1 else above).exp()
     return largest, weights, weights.sum(axis=-1, keepdims=True)
 
 

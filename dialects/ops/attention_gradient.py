@@ -23,7 +23,7 @@ class AttentionGradient(Op, name="attention_gradient"):
 
     The other operands and attributes are attention's. The gradients have the shapes of query, key and value, and are in
     f32 for f16 and bf16, since those of keys and values are sums over many queries; rounded to those if `narrow`.
-    `logarithms` [..., Hq, Tq], if given, are those of attention_piece for the same operands: a kernel may take them
+    `sums` [..., Hq, Tq, 2], if given, are those of attention_piece for the same operands: a kernel may take them
     instead of finding them again.
     """
 
@@ -37,7 +37,7 @@ class AttentionGradient(Op, name="attention_gradient"):
     result: Operand
     mask: OptionalOperand
     offset: OptionalOperand
-    logarithms: OptionalOperand
+    sums: OptionalOperand
     causal: bool
     scale: float
     precision: str
@@ -53,7 +53,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         result: np.ndarray,
         mask: np.ndarray | None,
         offset: np.ndarray | None,
-        logarithms: np.ndarray | None,
+        sums: np.ndarray | None,
         causal: bool,
         scale: float,
         precision: str = "highest",
@@ -80,7 +80,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         result: TensorType,
         mask: TensorType | None,
         offset: TensorType | None,
-        logarithms: TensorType | None,
+        sums: TensorType | None,
         causal: bool,
         scale: float,
         precision: str,
@@ -90,9 +90,9 @@ class AttentionGradient(Op, name="attention_gradient"):
         for name, type_ in (("g", g), ("result", result)):
             if type_ != expected:
                 raise ShapeError(f"{name} must be {expected} as attention gives, got {type_}")
-        of_rows = TensorType(query.shape[:-1], computing_dtype(query.dtype))
-        if logarithms not in (None, of_rows):
-            raise ShapeError(f"logarithms must be {of_rows} as attention_piece gives, got {logarithms}")
+        of_rows = TensorType((*query.shape[:-1], 2), computing_dtype(query.dtype))
+        if sums not in (None, of_rows):
+            raise ShapeError(f"sums must be {of_rows} as attention_piece gives, got {sums}")
         dtype = query.dtype if narrow else computing_dtype(query.dtype)
         of_query, of_key, of_value = (item.with_dtype(dtype) for item in (query, key, value))
         return of_query, of_key, of_value
@@ -106,7 +106,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         result: Tensor,
         mask: Tensor | None,
         offset: Tensor | None,
-        logarithms: Tensor | None,
+        sums: Tensor | None,
         causal: bool,
         scale: float,
         precision: str,
@@ -142,7 +142,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         short, nothing = query.with_shape((6, 5, 7)), (None, None, None)
         yield ErrorSample((short, query, key, key, query, *nothing), attributes, "g must be")
         yield ErrorSample((query, query, key, key, key, *nothing), attributes, "result must be")
-        yield ErrorSample((query, query, key, key, query, None, None, query), attributes, "logarithms must be")
+        yield ErrorSample((query, query, key, key, query, None, None, query), attributes, "sums must be")
         wrong = key.with_shape((4, 7, 8))
         yield ErrorSample((query, query, wrong, wrong, query, *nothing), attributes, "no multiple of 4")
 

@@ -131,7 +131,7 @@ func.func @offset(%q: tensor<1x2x1x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1
 
 // -----
 
-// A piece, with the logarithm of the sum of weights of each query.
+// A piece, with the largest product of each query, and the logarithm of its sum of weights beside it.
 // CHECK-LABEL: func.func @piece(
 // CHECK: %[[SCORES:.+]] = "blu.multiply"
 // CHECK: "blu.max"(%[[SCORES]]) {axes = array<i64: 3>, keepdims = true}
@@ -139,12 +139,13 @@ func.func @offset(%q: tensor<1x2x1x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1
 // CHECK: "blu.subtract"(%[[SCORES]], %[[LARGEST]])
 // CHECK: %[[WEIGHTS:.+]] = "blu.exp"
 // CHECK: %[[TOTAL:.+]] = "blu.sum"(%[[WEIGHTS]]) {axes = array<i64: 3>, keepdims = true}
+// CHECK: %[[SEEN:.+]] = "blu.where"({{.*}}, %[[LARGEST]])
 // CHECK: %[[LOG:.+]] = "blu.log"(%[[TOTAL]])
-// CHECK: %[[SUM:.+]] = "blu.add"(%[[LARGEST]], %[[LOG]])
-// CHECK: %[[LOGARITHMS:.+]] = "blu.reshape"(%[[SUM]]) {shape = array<i64: 2, 4>}
+// CHECK: %[[BOTH:.+]] = "blu.concatenate"(%[[SEEN]], %[[LOG]])
+// CHECK: %[[SUMS:.+]] = "blu.reshape"(%[[BOTH]]) {shape = array<i64: 2, 4, 2>}
 // CHECK: "blu.divide"(%[[WEIGHTS]],
-// CHECK: return %{{.+}}, %[[LOGARITHMS]] : tensor<2x4x8xf32>, tensor<2x4xf32>
-func.func @piece(%q: tensor<2x4x8xf32>, %k: tensor<1x6x8xf32>, %v: tensor<1x6x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4xf32>) {
-  %0:2 = "blu.attention_piece"(%q, %k, %v) {causal = false, precision = "highest", scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} : (tensor<2x4x8xf32>, tensor<1x6x8xf32>, tensor<1x6x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4xf32>)
-  return %0#0, %0#1 : tensor<2x4x8xf32>, tensor<2x4xf32>
+// CHECK: return %{{.+}}, %[[SUMS]] : tensor<2x4x8xf32>, tensor<2x4x2xf32>
+func.func @piece(%q: tensor<2x4x8xf32>, %k: tensor<1x6x8xf32>, %v: tensor<1x6x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x2xf32>) {
+  %0:2 = "blu.attention_piece"(%q, %k, %v) {causal = false, precision = "highest", scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} : (tensor<2x4x8xf32>, tensor<1x6x8xf32>, tensor<1x6x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x2xf32>)
+  return %0#0, %0#1 : tensor<2x4x8xf32>, tensor<2x4x2xf32>
 }

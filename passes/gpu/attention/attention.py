@@ -21,12 +21,12 @@ from blu.passes.gpu.attention.operands import (
     AttentionOperand,
     forward_in,
     forward_operands,
-    logarithms_of,
     operand_of,
     read_problem,
     split_head,
+    sums_of,
 )
-from blu.passes.gpu.attention.output import write_logarithms, write_tile
+from blu.passes.gpu.attention.output import write_sums, write_tile
 from blu.passes.gpu.attention.schedule import (
     REGISTERS,
     WARPS,
@@ -90,7 +90,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
             shared, output = shared_address(frame), operand_of(frame.outputs[0][1])
             position = RowPosition.of(here, layout.blocks(query[-2]))
             block = TileBlock(problem, position, WARPS, schedule.strips, shared)
-            Forward(block, layout, output, logarithms_of(frame)).emit()
+            Forward(block, layout, output, sums_of(frame)).emit()
     return frame.finish()
 
 
@@ -163,7 +163,7 @@ class Forward:
     block: TileBlock
     layout: SharedLayout
     output: AttentionOperand
-    logarithms: AttentionOperand | None = None
+    sums: AttentionOperand | None = None
 
     def emit(self) -> None:
         """What one thread does."""
@@ -180,9 +180,9 @@ class Forward:
         walk.begin()
         step = self._step(keys, span, queries, own_row, head)
         softmax, results = keys.run(walk, first, step)
-        inverses, logarithms = softmax.finish(step.mask.factor)
-        if self.logarithms is not None:
-            write_logarithms(logarithms, span, head, self.logarithms)
+        inverses, found = softmax.finish(step.mask.exponent)
+        if self.sums is not None:
+            write_sums(found, span, head, self.sums)
         if schedule.queries != REGISTERS:
             walk.end()
         if problem.width != problem.depth:
@@ -223,6 +223,6 @@ class TileStep(SoftmaxStep):
     ) -> tuple[RunningSoftmax, Sums]:
         element = self.mask.problem.element
         keys, values = self.keys.at(stage), self.values.at(stage)
-        softmax, weights, shares = softmax.step(self.scores(keys, first, hides), self.mask.factor)
+        softmax, weights, shares = softmax.step(self.scores(keys, first, hides), self.mask.exponent)
         left = as_left(weights, element)
         return softmax, add_product(scaled(sums, shares), left, values.as_rows, self.pairs, element)

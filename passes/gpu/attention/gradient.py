@@ -5,9 +5,9 @@ With weights P and D = P * (g V^T - inner), where inner is the sum of g * result
     of_query = factor * D K        of_key = factor * D^T Q        of_value = P^T g
 
 The first launch walks over keys for some queries (query_gradient.py). It has a running softmax as the forward
-does, which is linear in what is summed, so that no pass for the sums of weights comes before; it leaves the logarithms
-of these sums, and inner, to the next. That one walks over queries for some keys. Sums stay in the registers of one
-warp: results do not depend on the order in which blocks run.
+does, which is linear in what is summed, so that no pass for the sums of weights comes before; it leaves the largest
+scores, the logarithms of these sums and inner to the next. That one walks over queries for some keys. Sums stay in the
+registers of one warp: results do not depend on the order in which blocks run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from blu.passes.gpu.attention.schedule import (
     gradient_schedule_of,
 )
 from blu.passes.gpu.attention.sizes import ScheduleSizes
-from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.slopes import ROW_NUMBERS, Gradient
 from blu.passes.gpu.attention.warpgroups import gradient as warpgroups_gradient
 from blu.passes.gpu.attention.warpgroups import part_gradient
 from blu.passes.gpu.attention.warpgroups.five_products import launch as joint
@@ -49,7 +49,7 @@ from blu.passes.kernels.updates import find_operation
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
-    """Two numbers for each query: the logarithm of its sum of weights, and inner.
+    """The numbers of each query: its largest score, the logarithm of its sum of weights, and inner.
 
     Warpgroups write and read those of 64 queries at a time. The parts of f32, if these are multiplied, come behind, or
     what blocks add up: strides may say later that they do not.
@@ -63,9 +63,9 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     has_groups = target.wgmma and not warpgroup_misfit(ScheduleSizes.of(operation))
     if is_of_parts or has_groups:
         rows = -(-rows // ROWS) * ROWS
-    two = [ir.MemRefType.get([prod(heads), rows], ir.F32Type.get())] * 2
+    own = [ir.MemRefType.get([prod(heads), rows], ir.F32Type.get())] * ROW_NUMBERS
     schedule = gradient_schedule_of(kernel) if is_of_parts else None
-    return [*two, *part_gradient.reserve(kernel, schedule)] if isinstance(schedule, PartsGradientSchedule) else two
+    return [*own, *part_gradient.reserve(kernel, schedule)] if isinstance(schedule, PartsGradientSchedule) else own
 
 
 def takes(operation: ir.Operation) -> bool:

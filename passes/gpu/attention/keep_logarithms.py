@@ -21,7 +21,7 @@ KEEPS = ("blu.barrier", "blu.convert")
 
 @dataclass(frozen=True)
 class KeepLogarithms(Pass):
-    """Attention whose gradient is computed by warpgroups becomes a piece, whose logarithms the gradient reads.
+    """Attention whose gradient is computed by warpgroups becomes a piece, whose sums of weights the gradient reads.
 
         %1 = "blu.attention"(%q, %k, %v)
         %2:3 = "blu.attention_gradient"(%g, %q, %k, %v, %1)
@@ -69,7 +69,7 @@ def _has_weights_of(forward: ir.Operation, gradient: ir.Operation) -> bool:
 
 
 def _give(gradient: ir.Operation, forward: ir.Operation) -> ir.Operation:
-    """Let the gradient read the logarithms of what was computed forward, which becomes a piece."""
+    """Let the gradient read the sums of what was computed forward, which becomes a piece."""
     if forward.name == FORWARD:
         query, key, value, _, offset = operands_of(forward)
         forward = _instead(forward, PIECE, [query, key, value, offset], attributes_of(forward))

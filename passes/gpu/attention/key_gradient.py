@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, ir, math
+from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowTiles, TileBlock
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
@@ -29,15 +29,13 @@ from blu.passes.gpu.attention.scores import (
     unflatten,
     zeros,
 )
-from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.slopes import NUMBER_BYTES, ROW_NUMBERS, ColumnNumbers, Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk
-from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory
+from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
-
-NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class KeyTiles(RowTiles):
         memory, rows = SharedMemory(), warps * strips * STRIP
         of_keys, of_values = (memory.take(tile_bytes(rows, each, size)) for each in columns)
         of_queries, of_gradients = (memory.take(tile_bytes(queries, each, size)) for each in columns)
-        row_numbers = memory.take(2 * queries * NUMBER_BYTES)
+        row_numbers = memory.take(ROW_NUMBERS * queries * NUMBER_BYTES)
         stage = memory.bytes - of_queries
         memory.take(stage)
         places = of_keys, of_values, of_queries, of_gradients, row_numbers, stage
@@ -119,23 +117,22 @@ class KeyGradient:
         return queries, self.block.tile(schedule.first_gradients, schedule.queries, problem.width)
 
     def _copy(self, queries: Queries, number: Number, stage: Number) -> None:
-        """Begin to copy a tile of queries, of g, and the two numbers of each query."""
+        """Begin to copy a tile of queries, of g, and the numbers of each query."""
         gradient, problem = self.gradient, self.gradient.problem
         head, first = queries.locate(number)
         for item, tile in zip((problem.query, gradient.g), self._query_tiles, strict=True):
             self.block.loader(item.matrix(head)).copy(tile.at(stage), first, problem.queries)
         count, thread = self.schedule.queries, self.block.position.thread
-        flat = queries.flat_head(head)
-        for part, item in enumerate((gradient.logarithms, gradient.inner)):
-            target = numbers.add(
-                self.block.shared, numbers.add(stage, self.schedule.row_numbers + part * count * NUMBER_BYTES)
-            )
-            with when(numbers.is_below(thread, count)):
-                query = numbers.add(first, thread)
-                present = numbers.is_below(query, problem.queries)
-                size = arith.select(present, numbers.number(NUMBER_BYTES), numbers.number(0))
-                target = numbers.add(target, numbers.multiply(thread, NUMBER_BYTES))
-                cp_async.copy(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
+        query, target = (
+            numbers.add(first, thread),
+            numbers.add(numbers.add(self.block.shared, stage), self.schedule.row_numbers),
+        )
+        with when(numbers.is_below(thread, count)):
+            present = numbers.is_below(query, problem.queries)
+            size = arith.select(present, numbers.number(NUMBER_BYTES), numbers.number(0))
+            own = numbers.number(numbers.add(target, numbers.multiply(thread, NUMBER_BYTES)))
+            for place, source in enumerate(gradient.left_at(queries.flat_head(head), query)):
+                cp_async.copy(own, place * count * NUMBER_BYTES, source, NUMBER_BYTES, size)
 
     def _prepare(
         self, walk: TileWalk, first: ir.Value, own_row: Number, key_head: Sequence[ir.Value]
@@ -157,9 +154,7 @@ class KeyGradient:
     def _step(self, span: KeySpan, left: list[LeftLoads], queries: Queries) -> KeyStep:
         tiles = self._query_tiles
         right = [Fragments(tile, span.lane).right() for tile in tiles]
-        row_numbers = numbers.add(
-            self.block.shared, numbers.add(numbers.multiply(span.column, NUMBER_BYTES), self.schedule.row_numbers)
-        )
+        row_numbers = numbers.add(self.block.shared, self.schedule.row_numbers)
         return KeyStep(
             self.gradient, self.schedule, span, queries, left[0], left[1], right[0], right[1], row_numbers,
             tiles[0].steps, tiles[1].steps,
@@ -270,28 +265,12 @@ class KeyStep:
         queries, upstream = self.queries.at(stage), self.upstream.at(stage)
         scores = add_product(zeros(strips, pairs), self.keys, queries.as_columns, self.depth_steps, element)
         scores = mask.finish(scores, first, hides)
-        weights = self._weights(scores, self._numbers(stage, 0), mask.factor)
+        known = ColumnNumbers(numbers.add(self.row_numbers, stage), self.schedule.queries, self.span.column)
+        weights = known.weights(scores, mask.exponent)
         if self.schedule.of_value:
             of_value = add_product(of_value, as_left(weights, element), upstream.as_rows, pairs, element)
         if self.schedule.of_key:
             of_weights = add_product(zeros(strips, pairs), self.values, upstream.as_columns, self.width_steps, element)
-            inner = [[*pair, *pair] for pair in self._numbers(stage, 1)] * strips
-            left = as_left(slopes(weights, of_weights, inner), element)
+            left = as_left(slopes(weights, of_weights, known.inner() * strips), element)
             of_key = add_product(of_key, left, queries.as_rows, pairs, element)
         return of_key, of_value
-
-    def _numbers(self, stage: ir.Value, part: int) -> list[list[ir.Value]]:
-        """One of the numbers of the two queries of each block of 8 columns."""
-        address, count = numbers.add(self.row_numbers, stage), self.schedule.queries
-        return [
-            shared_memory.ld(address, (part * count + first) * NUMBER_BYTES, 2, numbers.f32())
-            for first in range(0, count, 8)
-        ]
-
-    def _weights(self, scores: Sums, logarithms: list[list[ir.Value]], factor: float) -> Sums:
-        scale = numbers.real(factor)
-        shifts = [[arith.negf(value) for value in pair] for pair in logarithms]
-        return map_sums(
-            scores,
-            lambda value, strip, half, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])),
-        )

@@ -335,11 +335,11 @@ def warpgroup_misfit(sizes: ScheduleSizes) -> str:
 
 def joint_misfit(operation: ir.Operation) -> str:
     """Why no block finds all gradients of its keys; "" if blocks do."""
-    sizes, (*_, logarithms) = ScheduleSizes.of(operation), operands_of(operation)
+    sizes, (*_, sums) = ScheduleSizes.of(operation), operands_of(operation)
     if sizes.size != 2 or sizes.columns != (COLUMNS, COLUMNS):
         return f"kind 'wgmma_joint' takes rows of {COLUMNS} numbers of 16 bits"
-    if logarithms is None:
-        return "kind 'wgmma_joint' takes the logarithms that the forward has left"
+    if sums is None:
+        return "kind 'wgmma_joint' takes the sums that the forward has left"
     return warpgroup_misfit(sizes).replace("'wgmma'", "'wgmma_joint'")
 
 

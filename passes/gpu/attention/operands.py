@@ -113,9 +113,9 @@ class Problem(AttentionSizes):
         return self.query.size
 
     @property
-    def has_plain_scores(self) -> bool:
-        """Whether larger products mean larger scores, so that the factor may wait for the exponential."""
-        return self.factor > 0 and (self.mask is None or isinstance(self.mask.element, ir.IntegerType))
+    def adds_mask(self) -> bool:
+        """Whether numbers are added to scores."""
+        return self.mask is not None and not isinstance(self.mask.element, ir.IntegerType)
 
     def key_head(self, head: Sequence[ir.Value]) -> list[ir.Value]:
         """The head of keys that a head of queries looks at."""
@@ -201,8 +201,8 @@ def size_of(operand: ir.Value) -> int:
     return ir.RankedTensorType(operand.type).element_type.width // 8
 
 
-def logarithms_of(frame: GpuKernel) -> AttentionOperand | None:
-    """Where a piece writes the logarithms of sums of weights, [.., heads, queries]; None where it is not one."""
+def sums_of(frame: GpuKernel) -> AttentionOperand | None:
+    """Where a piece writes the two numbers of sums of weights, [.., heads, queries, 2]; None where it is not one."""
     return operand_of(frame.outputs[1][1]) if len(frame.outputs) > 1 else None
 
 

@@ -8,7 +8,7 @@ from math import inf, log
 from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES, AttentionOperand, HeadMatrix, further, pointer
-from blu.passes.gpu.attention.scores import STRIP, KeySpan, Sums
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, RowNumbers, Sums
 from blu.passes.gpu.attention.tiles import MatrixTile
 from blu.passes.gpu.isa import barrier, cvt, shared_memory
 from blu.passes.gpu.isa.warp import WARP
@@ -58,18 +58,17 @@ def write_tile(sums: Sums, span: KeySpan, stage: MatrixTile, own_row: ir.Value, 
     _copy_pieces(span, stage, own_row, output)
 
 
-def write_logarithms(
-    logarithms: list[ir.Value], span: KeySpan, head: Sequence[Number], output: AttentionOperand
-) -> None:
-    """Write one number for each row of a warp: natural logarithms of those to base 2, -inf for +inf (no weights)."""
-    row_of_heads = output.matrix(head[:-1])
+def write_sums(rows: RowNumbers, span: KeySpan, head: Sequence[Number], output: AttentionOperand) -> None:
+    """Write a warp's rows as attention_piece has them: logarithms to base e, and -inf twice if there is no weight."""
+    matrix = output.matrix(head)
     factor, none, hidden = numbers.real(log(2)), numbers.real(inf), numbers.real(-inf)
-    for (strip, half), value in zip(span.rows, logarithms, strict=True):
+    for (strip, half), largest, logarithm in zip(span.rows, rows.largest, rows.logarithms, strict=True):
         row = span.row(strip, half)
         is_first = numbers.is_below(numbers.remainder(span.lane, 4), 1)
-        with when(arith.andi(is_first, numbers.is_below(row, row_of_heads.shape[1]))):
-            is_none = arith.cmpf(arith.CmpFPredicate.OEQ, value, none)
-            row_of_heads.store(arith.select(is_none, hidden, arith.mulf(value, factor)), head[-1], row)
+        with when(arith.andi(is_first, numbers.is_below(row, matrix.shape[0]))):
+            is_none = arith.cmpf(arith.CmpFPredicate.OEQ, logarithm, none)
+            for place, value in enumerate((largest, arith.mulf(logarithm, factor))):
+                matrix.store(arith.select(is_none, hidden, value), row, place)
 
 
 def _copy_pieces(span: KeySpan, stage: MatrixTile, own_row: ir.Value, output: HeadMatrix) -> None:

@@ -16,6 +16,7 @@ from blu.passes.gpu.attention.scores import (
     KeySpan,
     LeftLoads,
     Mask,
+    RowNumbers,
     RunningSoftmax,
     Sums,
     add_product,
@@ -96,12 +97,12 @@ class QueryGradient:
         softmax, sums = keys.run(walk, first, step)
         if schedule.covers_first:
             walk.end()
-        inverses, logarithms = softmax.finish(step.mask.factor)
+        inverses, found = softmax.finish(step.mask.exponent)
         factor = numbers.real(problem.factor)
         factors = [arith.mulf(inverse, factor) for inverse in inverses]
         stage = self.block.tile(schedule.queries, schedule.rows, problem.depth)
         write_tile(scaled(sums, factors), span, stage, own_row, self.gradient.of_query.matrix(head))
-        self._write_numbers(span, number, logarithms, inner)
+        self._write_numbers(span, number, found, inner)
 
     @property
     def _keys(self) -> SeenKeys:
@@ -141,15 +142,14 @@ class QueryGradient:
         steps, pairs = [tile.steps for tile in keys.tiles], self.schedule.keys // 16
         return QueryStep(mask, left[0], *keys.right(span.lane), *steps, pairs, left[1], inner)
 
-    def _write_numbers(self, span: KeySpan, head: ir.Value, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
+    def _write_numbers(self, span: KeySpan, head: ir.Value, found: RowNumbers, inner: list[ir.Value]) -> None:
         """One thread of the four that hold a row writes its numbers."""
-        matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
         with when(numbers.is_equal(numbers.remainder(span.lane, 4), 0)):
             for number, place in enumerate(span.rows):
                 row = span.row(*place)
                 with when(numbers.is_below(row, self.gradient.problem.queries)):
-                    for matrix, values in zip(matrices, (logarithms, inner), strict=True):
-                        matrix.store(values[number], head, row)
+                    own = found.largest[number], found.logarithms[number], inner[number]
+                    self.gradient.leave(head, row, own)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class QueryStep(SoftmaxStep):
     ) -> tuple[RunningSoftmax, Sums]:
         element, strips = self.mask.problem.element, len(self.queries)
         keys, values = self.keys.at(stage), self.values.at(stage)
-        softmax, weights, shares = softmax.step(self.scores(keys, first, hides), self.mask.factor)
+        softmax, weights, shares = softmax.step(self.scores(keys, first, hides), self.mask.exponent)
         of_weights = zeros(strips, self.pairs)
         of_weights = add_product(of_weights, self.upstream, values.as_columns, self.width_steps, element)
         inner = [[self.inner[2 * strip + at // 2] for at in range(4)]

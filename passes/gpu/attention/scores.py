@@ -7,6 +7,7 @@ from math import e, inf, log2
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math
+from blu.dialects.ops.attention import unit_of
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import HeadMatrix, Problem
 from blu.passes.gpu.isa import approx, cvt, mma, shfl
@@ -128,15 +129,20 @@ class Mask:
     turned: bool = False
 
     @property
-    def factor(self) -> float:
-        """What finished scores are still to be multiplied with to be exponents of 2."""
-        return self.problem.factor * LOG2_E if self.problem.has_plain_scores else 1.0
+    def exponent(self) -> ScoreExponent:
+        """How finished scores become exponents of 2."""
+        return ScoreExponent.of(self.problem)
 
     def finish(self, scores: Sums, first: Number, hides: bool) -> Sums:
-        """Scores of the columns from `first` on with the masks; `hides` is False where all of them are visible."""
-        if not self.problem.has_plain_scores:
-            scale = numbers.real(self.problem.factor * LOG2_E)
-            scores = map_sums(scores, lambda value, *_: arith.mulf(value, scale))
+        """Scores of the columns from `first` on with the masks; `hides` is False where all of them are visible.
+
+        They are scores to base e where a mask is added to them, else as attention_piece has them: without the unit.
+        """
+        factor = self.problem.factor
+        if factor == 0:
+            scores = map_sums(scores, lambda value, *_: arith.mulf(value, numbers.real(0)))
+        elif factor < 0 and not self.problem.adds_mask:
+            scores = map_sums(scores, lambda value, *_: arith.negf(value))
         if self.matrix is not None:
             scores = self._apply_matrix(scores, self.matrix, first)
         return self._hide(scores, first) if hides else scores
@@ -168,7 +174,7 @@ class Mask:
 
     def _apply_matrix(self, scores: Sums, matrix: HeadMatrix, first: Number) -> Sums:
         column = numbers.add(self.span.column, first)
-        rows = {place: self.span.row(*place) for place in self.span.rows}
+        rows, scale = {place: self.span.row(*place) for place in self.span.rows}, numbers.real(self.problem.factor)
 
         def apply(value: ir.Value, strip: int, half: int, at: int) -> ir.Value:
             place = (rows[strip, half], numbers.add(column, at))
@@ -176,9 +182,15 @@ class Mask:
             read = matrix.load(*self._inside(matrix, query, key))
             if isinstance(matrix.element, ir.IntegerType):
                 return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), value, numbers.real(-inf))
-            return math.fma(_widened(read), numbers.real(LOG2_E), value)
+            return self._of_present(math.fma(value, scale, _widened(read)), query)
 
         return map_sums(scores, apply)
+
+    def _of_present(self, score: ir.Value, query: Number) -> ir.Value:
+        """-inf for queries past the end, of which nobody has the largest score, where they are columns."""
+        if not self.turned:
+            return score
+        return arith.select(numbers.is_below(query, self.problem.queries), score, numbers.real(-inf))
 
     def _inside(self, matrix: HeadMatrix, query: Number, key: Number) -> tuple[Number, Number]:
         """Indices into the mask, which may be the same for all queries or keys, for scores that may be past its end."""
@@ -192,6 +204,60 @@ class Mask:
 
 def _widened(value: ir.Value) -> ir.Value:
     return value if isinstance(value.type, ir.F32Type) else arith.extf(numbers.f32(), value)
+
+
+@dataclass(frozen=True)
+class ScoreExponent:
+    """How scores become exponents of 2: times `factor`, less that of the row's largest.
+
+    Where it `subtracts`, differences come first, which are right however large scores are, as numbers that are added
+    to them may be. Else one instruction does both, and differences are off by what rounding the largest's exponent has
+    left over: by as much in all of a row (`excess`).
+    """
+
+    factor: float
+    subtracts: bool
+
+    @classmethod
+    def of(cls, problem: Problem) -> ScoreExponent:
+        """That of the scores of an attention."""
+        adds = problem.adds_mask
+        return cls(LOG2_E if adds else unit_of(problem.factor) * LOG2_E, subtracts=adds)
+
+    def weights(self, scores: Sums, largest: Sequence[ir.Value]) -> Sums:
+        """2 ** (factor * (score - largest)), for the largest of each row."""
+        scale = numbers.real(self.factor)
+        if self.subtracts:
+            return map_sums(
+                scores,
+                lambda value, strip, half, _: approx.ex2(
+                    arith.mulf(arith.subf(value, largest[2 * strip + half]), scale)
+                ),
+            )
+        shifts = [self._shift(value) for value in largest]
+        return map_sums(
+            scores, lambda value, strip, half, _: approx.ex2(math.fma(value, scale, shifts[2 * strip + half]))
+        )
+
+    def excess(self, largest: ir.Value) -> ir.Value:
+        """The exponent that `weights` has for the largest score itself."""
+        if self.subtracts:
+            return numbers.real(0)
+        return math.fma(largest, numbers.real(self.factor), self._shift(largest))
+
+    def _shift(self, largest: ir.Value) -> ir.Value:
+        return arith.mulf(arith.negf(largest), numbers.real(self.factor))
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """Of each (strip, half) of a thread: what makes a score s the weight 2 ** (factor * (s - largest) - logarithm).
+
+    Logarithms, to base 2, are +inf of rows that see no key, whose largest score is 0.
+    """
+
+    largest: list[ir.Value]
+    logarithms: list[ir.Value]
 
 
 @dataclass(frozen=True)
@@ -222,50 +288,54 @@ class RunningSoftmax:
         """That which a loop carries as these values."""
         return self.of_values(values)
 
-    def step(self, scores: Sums, factor: float) -> tuple[RunningSoftmax, Sums, list[ir.Value]]:
+    def step(self, scores: Sums, exponent: ScoreExponent) -> tuple[RunningSoftmax, Sums, list[ir.Value]]:
         """Add scores: the softmax, weights 2 ** (factor * (score - largest)), what to multiply earlier sums with."""
-        scale = numbers.real(factor)
+        scale = numbers.real(exponent.factor)
         largest = [_largest(row, before) for row, before in zip(_rows(scores), self.largest, strict=True)]
         finite = [_or_zero(value) for value in largest]
         shares = [
             approx.ex2(arith.mulf(arith.subf(before, now), scale))
             for before, now in zip(self.largest, finite, strict=True)
         ]
-        shifts = [arith.mulf(arith.negf(value), scale) for value in finite]
-        weights = map_sums(
-            scores,
-            lambda value, strip, half, _: approx.ex2(math.fma(value, scale, shifts[2 * strip + half])),
-        )
+        weights = exponent.weights(scores, finite)
         total = [
             arith.addf(arith.mulf(before, share), _sum(row))
             for before, share, row in zip(self.total, shares, _rows(weights), strict=True)
         ]
         return RunningSoftmax(largest, total), weights, shares
 
-    def finish(self, factor: float) -> tuple[list[ir.Value], list[ir.Value]]:
-        """1 / the sum of weights (0 where there are none), and the logarithm to base 2 of the sum of 2 ** score."""
-        zero, scale = numbers.real(0), numbers.real(factor)
+    def finish(self, exponent: ScoreExponent) -> tuple[list[ir.Value], RowNumbers]:
+        """1 / the sum of weights (0 where there are none), and the rows' numbers."""
+        zero = numbers.real(0)
         totals = [sum_quad(total) for total in self.total]
         empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
         inverses = [
             arith.select(is_empty, zero, arith.divf(numbers.real(1), total))
             for is_empty, total in zip(empty, totals, strict=True)
         ]
+        largest = [_or_zero(value) for value in self.largest]
         logarithms = [
-            arith.select(is_empty, numbers.real(inf), math.fma(largest, scale, approx.lg2(total)))
-            for is_empty, total, largest in zip(empty, totals, self.largest, strict=True)
+            arith.select(is_empty, numbers.real(inf), arith.subf(approx.lg2(total), exponent.excess(value)))
+            for is_empty, total, value in zip(empty, totals, largest, strict=True)
         ]
-        return inverses, logarithms
+        return inverses, RowNumbers(largest, logarithms)
 
 
 @dataclass(frozen=True)
 class KnownSoftmax:
-    """The softmax of rows, of which the logarithms to base 2 of sums of weights, +inf where there are none, are known.
+    """The softmax of rows whose largest scores, and 1 / the sums of weights, are known. Loops carry nothing."""
 
-    Loops carry nothing, and sums are the results.
-    """
+    largest: list[ir.Value]
+    inverses: list[ir.Value]
 
-    logarithms: list[ir.Value]
+    @classmethod
+    def of(cls, rows: RowNumbers, exponent: ScoreExponent) -> KnownSoftmax:
+        """That of rows whose numbers are known."""
+        inverses = [
+            approx.ex2(arith.negf(arith.addf(logarithm, exponent.excess(largest))))
+            for largest, logarithm in zip(rows.largest, rows.logarithms, strict=True)
+        ]
+        return cls(rows.largest, inverses)
 
     @property
     def values(self) -> list[ir.Value]:
@@ -276,18 +346,9 @@ class KnownSoftmax:
         """That which a loop carries as these values."""
         return self
 
-    def step(self, scores: Sums, factor: float) -> tuple[KnownSoftmax, Sums, None]:
-        """Weights 2 ** (factor * score - logarithm). What was summed before stays as it is."""
-        scale, shifts = numbers.real(factor), [arith.negf(value) for value in self.logarithms]
-        weights = map_sums(
-            scores,
-            lambda value, strip, half, _: approx.ex2(math.fma(value, scale, shifts[2 * strip + half])),
-        )
-        return self, weights, None
-
-    def finish(self, factor: float) -> tuple[list[ir.Value], list[ir.Value]]:
-        """What to multiply results with, and the logarithms."""
-        return [numbers.real(1)] * len(self.logarithms), self.logarithms
+    def step(self, scores: Sums, exponent: ScoreExponent) -> tuple[KnownSoftmax, Sums, None]:
+        """Weights 2 ** (factor * (score - largest)). What was summed before stays as it is."""
+        return self, exponent.weights(scores, self.largest), None
 
 
 def scaled(sums: Sums, factors: Sequence[ir.Value]) -> Sums:

@@ -4,11 +4,11 @@
     %next = "blu.permute"(%message) {shift = 1}               keys and values of the rank before, while
     %0:2 = "blu.attention_piece"(%q, %k, %v) {causal = true}  this rank is at its own
     %1:2 = "blu.attention_piece"(%q, %next..)                 and so on
-    .. = (%0#0 * exp(%0#1 - %s) + %1#0 * exp(%1#1 - %s))      %s = log(exp(%0#1) + exp(%1#1))
+    .. = %0#0 * s0 / s + %1#0 * s1 / s                        of sums of weights s0 and s1, and s = s0 + s1
 
 (Liu, Zaharia and Abbeel, "Ring attention with blockwise transformers"). The gradient does the same steps. With weights
-P of a piece by its own sums, those of the whole are P * c, with c = exp(%0#1 - %s) for each query, so that the gradient
-of a piece is that of attention for the gradient g * c and the result of the whole: what it takes of both is sums of
+P of a piece by its own sums, those of the whole are P * c, with c = s0 / s for each query, so that the gradient of a
+piece is that of attention for the gradient g * c and the result of the whole: what it takes of both is sums of
 g * c * result, and products of P with g * c. Gradients of keys and values travel with these, and one step further home.
 """
 
@@ -20,24 +20,24 @@ from typing import Any
 import numpy as np
 
 from blu.dataclass import dataclass
-from blu.dialects.ops.attention import AttentionPiece
+from blu.dialects.ops.attention import AttentionPiece, unit_of
 from blu.dialects.ops.attention_gradient import AttentionGradient
 from blu.dialects.ops.identity import Barrier
 from blu.dialects.sharding import Split
 from blu.dialects.tensor.arithmetic import exp, log, maximum, where
-from blu.dialects.tensor.arrangement import expand_dims
+from blu.dialects.tensor.arrangement import concatenate
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.shard.placed import Movement
 from blu.passes.graph.shard.rotation import KINDS, packed, unpacked
 from blu.passes.graph.shard.sequences import Choice, ScoreBlock, SequenceRows, blocks_of, joined, split
 
 Logged = tuple[Tensor, Tensor]
-"""A result [.., T, Dv], and logarithms of sums of weights [.., T, 1]."""
+"""A result [.., T, Dv], and sums of weights as attention_piece has them [.., T, 2]."""
 
 
 @dataclass(frozen=True)
-class LogSums:
-    """Logarithms of sums of weights, [.., T, 1]: of each block, as its piece gave them, and of all."""
+class BlockSums:
+    """Sums of weights, [.., T, 2]: of each block, as its piece gave them, and of all."""
 
     of_blocks: tuple[Tensor, ...]
     total: SequenceRows
@@ -58,25 +58,25 @@ class RingAttention:
         """Of the sequence, those that a rank has."""
         return 2 if self.causal and self.split.mirrored else 1
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, LogSums]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, BlockSums]:
         """The result for the queries of this rank, in their dtype."""
         queries, of_blocks = SequenceRows.of(query, self.parts), []
         found: list[Logged | None] = [None] * self.parts
         for block, keys, values in self._blocks(self._rotation(), query, key, value):
             operands = (block.queries.take(queries), block.keys.take(keys), block.keys.take(values))
-            result, logarithms = AttentionPiece(*operands, block.offset, **self._attributes(block))
-            of_blocks.append(expand_dims(logarithms, -1))
-            results = block.queries.give(result.astype(logarithms.dtype), self.parts)
-            shown = block.queries.give(of_blocks[-1], self.parts, nothing=-np.inf)
-            for (part, rows), (_, sums) in zip(results, shown, strict=True):
-                found[part] = _merged(found[part], (rows, sums))
+            result, sums = AttentionPiece(*operands, block.offset, **self._attributes(block))
+            of_blocks.append(sums)
+            results = block.queries.give(result.astype(sums.dtype), self.parts)
+            shown = block.queries.give(sums, self.parts, nothing=-np.inf)
+            for (part, rows), (_, own) in zip(results, shown, strict=True):
+                found[part] = _merged(found[part], (rows, own), unit_of(self.scale))
         done = [item for item in found if item is not None]
         totals = tuple(sums for _, sums in done)
         result = joined([rows.astype(query.dtype) for rows, _ in done])
-        return result, LogSums(tuple(of_blocks), SequenceRows(joined(totals), totals))
+        return result, BlockSums(tuple(of_blocks), SequenceRows(joined(totals), totals))
 
     def backward(
-        self, g: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor, sums: LogSums | None
+        self, g: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor, sums: BlockSums | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of this rank's queries, keys and values, in the dtype that they are computed in."""
         if sums is None:
@@ -86,8 +86,7 @@ class RingAttention:
         of_keys = _Total(self.parts), _Total(self.parts)
         numbers = iter(range(len(sums.of_blocks)))
         for block, keys, values in self._blocks(rotation, query, key, value, of_keys):
-            logarithms = sums.of_blocks[next(numbers)]
-            share = exp(logarithms - _finite(block.queries.take(sums.total)))
+            share = _share(sums.of_blocks[next(numbers)], block.queries.take(sums.total), unit_of(self.scale))
             of_result = (block.queries.take(given).astype(share.dtype) * share).astype(g.dtype)
             seen = block.queries.take(queries), block.keys.take(keys), block.keys.take(values)
             others = block.queries.take(results), None, block.offset, None
@@ -152,18 +151,32 @@ class _Total:
         return joined(parts)
 
 
-def _merged(one: Logged | None, other: Logged) -> Logged:
+def _merged(one: Logged | None, other: Logged, unit: float) -> Logged:
     """Results for some keys and for others as one for both."""
     if one is None:
         return other
-    largest = _finite(maximum(one[1], other[1]))
-    weights = [exp(item[1] - largest) for item in (one, other)]
+    largest = maximum(_largest(one[1]), _largest(other[1]))
+    weights = [exp(_above(sums, largest, unit)) for _, sums in (one, other)]
     total = weights[0] + weights[1]
     divisor = where(total == 0, 1.0, total)
     result = one[0] * (weights[0] / divisor) + other[0] * (weights[1] / divisor)
-    return result, largest + log(total)
+    return result, concatenate([largest, log(total)], axis=-1)
 
 
-def _finite(logarithms: Tensor) -> Tensor:
+def _share(sums: Tensor, total: Tensor, unit: float) -> Tensor:
+    """Which share of all weights those of some keys are, [.., T, 1]."""
+    return exp(_above(sums, _largest(total), unit) - _finite(total[..., 1:]))
+
+
+def _above(sums: Tensor, largest: Tensor, unit: float) -> Tensor:
+    """The logarithm of sums of weights, of scores less a larger one."""
+    return (_largest(sums) - _finite(largest)) * unit + sums[..., 1:]
+
+
+def _largest(sums: Tensor) -> Tensor:
+    return sums[..., :1]
+
+
+def _finite(numbers: Tensor) -> Tensor:
     """0 in place of -inf: differences to it are no NaN."""
-    return where(logarithms == -np.inf, 0.0, logarithms)
+    return where(numbers == -np.inf, 0.0, numbers)

@@ -19,7 +19,7 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.few_queries.inserted_rows import InsertedRows, caches_of, inserted_rows_of
 from blu.passes.gpu.attention.few_queries.shares import PIECE, LaneColumns, Shares
-from blu.passes.gpu.attention.few_queries.walk import CacheWalk, merge
+from blu.passes.gpu.attention.few_queries.walk import CacheWalk, exponent_unit, merge
 from blu.passes.gpu.attention.operands import (
     AttentionOperand,
     HeadMatrix,
@@ -121,7 +121,7 @@ class Decode:
             barrier.cluster_arrive()
         carried = walk.emit(first)
         for distance in (1 << bit for bit in range(5) if 1 << bit >= shares.lanes):
-            carried = merge([carried, [shfl.bfly(item, distance) for item in carried]])
+            carried = merge([carried, [shfl.bfly(item, distance) for item in carried]], exponent_unit(self.problem))
         with when(numbers.is_below(numbers.remainder(thread, WARP), shares.lanes)):
             self._leave(numbers.divide(thread, WARP), walk.columns, carried)
         barrier.sync()
@@ -161,7 +161,7 @@ class Decode:
              *shared_memory.ld(self._at(number, width), 4, 1, numbers.f32()),
              *shared_memory.ld(self._at(number, column), 0, 1, numbers.f32())]
             for number in range(self.warps)
-        ])  # fmt: skip
+        ], exponent_unit(self.problem))  # fmt: skip
 
     def _send(self, found: list[ir.Value], rank: ir.Value, column: ir.Value) -> None:
         """Let the first block of the cluster have a column of this one."""
@@ -176,7 +176,9 @@ class Decode:
         start, count = numbers.number(numbers.add(self.found, numbers.multiply(column, 4))), NUMBERS + 1
         words = [shared_memory.ld(start, 4 * place * self.shares.columns, 1, numbers.f32())[0]
                  for place in range(self.blocks * count)]  # fmt: skip
-        return merge([words[place : place + count] for place in range(0, len(words), count)])
+        return merge(
+            [words[place : place + count] for place in range(0, len(words), count)], exponent_unit(self.problem)
+        )
 
     def _write(self, found: list[ir.Value], output: HeadMatrix, row: ir.Value, column: ir.Value) -> None:
         _, total, result = found

@@ -72,7 +72,7 @@ class CacheWalk:
 
     def emit(self, rows: list[Row]) -> list[ir.Value]:
         """The largest score, the sum of weights, and results of a group; it has read the first `rows`, if any."""
-        scale = numbers.real(self.problem.factor * LOG2_E)
+        scale = numbers.real(self.problem.factor * LOG2_E / exponent_unit(self.problem))
         loaded = self.columns.load(self.problem.query.matrix(self.head), self.own)
         query = [arith.mulf(item, scale) for item in self.columns.wide(loaded)]
         start, step = self._begin(query), self.groups * self.ahead
@@ -115,7 +115,7 @@ class CacheWalk:
         for row, (place, is_there) in zip(rows, self._places(first), strict=True):
             is_old = is_there if self.new is None else arith.andi(is_there, self.new.is_old(place))
             parts.append(self._alone(query, row, place, is_old))
-        return merge([found, *parts])
+        return merge([found, *parts], exponent_unit(self.problem))
 
     def _alone(self, query: list[ir.Value], row: Row, place: ir.Value, is_there: ir.Value) -> list[ir.Value]:
         """The attention to one key alone, if it is there."""
@@ -147,7 +147,7 @@ class CacheWalk:
         read = matrix.load(place[0], place[1])
         if isinstance(matrix.element, ir.IntegerType):
             return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), score, numbers.real(-inf))
-        return math.fma(wide(read), numbers.real(LOG2_E), score)
+        return arith.addf(score, wide(read))
 
 
 def _flat(rows: Sequence[Row]) -> list[ir.Value]:
@@ -160,14 +160,22 @@ def _like(rows: Sequence[Row], values: Sequence[ir.Value]) -> list[Row]:
     return [([next(left) for _ in key], [next(left) for _ in value]) for key, value in rows]
 
 
-def merge(parts: list[list[ir.Value]]) -> list[ir.Value]:
+def exponent_unit(problem: Problem) -> float:
+    """What differences of scores are multiplied with to be exponents of 2, where a mask is added to scores.
+
+    Scores are in the mask's unit then: in another one, the lowest number as a mask would be -inf.
+    """
+    return LOG2_E if problem.adds_mask else 1.0
+
+
+def merge(parts: list[list[ir.Value]], unit: float) -> list[ir.Value]:
     """The running softmax of several: each is the largest score, the sum of weights, and sums of weighted values."""
     largest = parts[0][0]
     for part in parts[1:]:
         largest = arith.maxnumf(largest, part[0])
     merged: list[ir.Value] = []
     for part in parts:
-        weight = _weight(part[0], largest)
+        weight = _weight(part[0], largest, unit)
         if not merged:
             merged = [arith.mulf(item, weight) for item in part[1:]]
         else:
@@ -175,8 +183,9 @@ def merge(parts: list[list[ir.Value]]) -> list[ir.Value]:
     return [largest, *merged]
 
 
-def _weight(score: ir.Value, largest: ir.Value) -> ir.Value:
-    """2 ** (score - largest), 0 where there is no score yet."""
+def _weight(score: ir.Value, largest: ir.Value, unit: float) -> ir.Value:
+    """2 ** (unit * (score - largest)), 0 where there is no score yet."""
     is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, numbers.real(-inf))
     finite = arith.select(is_none, numbers.real(0), largest)
-    return approx.ex2(arith.subf(score, finite))
+    below = arith.subf(score, finite)
+    return approx.ex2(below if unit == 1 else arith.mulf(below, numbers.real(unit)))

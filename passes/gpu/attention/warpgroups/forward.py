@@ -28,15 +28,15 @@ from blu.passes.gpu.attention.operands import (
     Problem,
     forward_in,
     forward_operands,
-    logarithms_of,
     operand_of,
     read_problem,
     size_of,
     split_head,
+    sums_of,
 )
-from blu.passes.gpu.attention.output import write_logarithms, write_tile
+from blu.passes.gpu.attention.output import write_sums, write_tile
 from blu.passes.gpu.attention.schedule import PartsSchedule, SharedKeysSchedule, WarpgroupSchedule
-from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RowNumbers, RunningSoftmax, as_left, flatten, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
 from blu.passes.gpu.attention.warpgroups.order import heads_together, is_one_round
@@ -77,7 +77,7 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
         takes_turns = problem.causal and is_one_round(grid[0], target)
         together = heads_together(shapes[0], shapes[1:], problem.size) if takes_turns else 1
         position = RowPosition.of(here, parts, together)
-        outputs = output, logarithms_of(frame)
+        outputs = output, sums_of(frame)
         WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, *outputs).emit()
     return frame.finish()
 
@@ -127,7 +127,7 @@ class WarpgroupForward:
     shared: ir.Value
     maps: Sequence[MappedOperand]
     output: AttentionOperand
-    logarithms: AttentionOperand | None = None
+    sums: AttentionOperand | None = None
 
     def emit(self) -> None:
         """What one thread does. The last queries, which have most to do, are begun first."""
@@ -139,9 +139,9 @@ class WarpgroupForward:
         last = numbers.smaller(numbers.add(first, ROWS - 1), problem.queries - 1)
         count = numbers.larger(tiles_of(problem.limit(last), self.schedule.keys), 1)
         walk = KeyWalk(self, span, head, first, count)
-        results, inverses, logarithms = walk.run()
-        if self.logarithms is not None:
-            write_logarithms(logarithms, span, head, self.logarithms)
+        results, inverses, found = walk.run()
+        if self.sums is not None:
+            write_sums(found, span, head, self.sums)
         barrier.sync()  # rows of other warps' queries are in this warp's rows of results
         stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, problem.size)
         write_tile(scaled(as_sums(results), inverses), span, stage, own_row, self.output.matrix(head))
@@ -170,8 +170,8 @@ class KeyWalk:
     def stages(self) -> int:
         return self.keys.count
 
-    def run(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
-        """The sums of results, what to multiply these with, and the logarithms of sums of weights."""
+    def run(self) -> tuple[list[ir.Value], list[ir.Value], RowNumbers]:
+        """The sums of results, what to multiply these with, and the numbers of rows."""
         self._begin()
         carried = self._first_tile()
         hidden = numbers.smaller(self.count, self.masked)
@@ -190,7 +190,7 @@ class KeyWalk:
         wgmma.wait_group(0)
         results = wgmma.tie(results)
         self._end(stage)
-        return results, *softmax.finish(self.mask.factor)
+        return results, *softmax.finish(self.mask.exponent)
 
     # What tells and asks those who copy tiles
 
@@ -306,7 +306,7 @@ class KeyWalk:
     ) -> tuple[RunningSoftmax, list[ir.Value], list[ir.Value]]:
         """The softmax with a tile's scores, its weights, and shares of what was summed before."""
         finished = self.mask.finish(as_sums(scores), self._first_key(number), hides)
-        softmax, weights, shares = softmax.step(finished, self.mask.factor)
+        softmax, weights, shares = softmax.step(finished, self.mask.exponent)
         return softmax, flatten(weights), shares
 
     def _packed(self, weights: list[ir.Value]) -> list[ir.Value]:

@@ -17,21 +17,21 @@ from collections.abc import Sequence
 from functools import partial
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, ir, math
+from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
-from blu.passes.gpu.attention.key_gradient import NUMBER_BYTES, Queries
+from blu.passes.gpu.attention.key_gradient import Queries
 from blu.passes.gpu.attention.operands import pointer, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left, flatten, map_sums
-from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.slopes import NUMBER_BYTES, ROW_NUMBERS, ColumnNumbers, Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, add_weighted, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand, StageRange, Stages
 from blu.passes.gpu.attention.warpgroups.turned import turned_bytes
-from blu.passes.gpu.isa import approx, barrier, shared_memory, tma, wgmma
+from blu.passes.gpu.isa import barrier, tma, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
@@ -39,7 +39,7 @@ from blu.passes.gpu.shared import SharedMemory
 
 @dataclass(frozen=True)
 class KeyLayout:
-    """The shared memory of a block: its keys and values, stages of queries and g, and these queries' two numbers.
+    """The shared memory of a block: its keys and values, stages of queries and g, and these queries' numbers.
 
     Gradients of 16 bits are staged in the first two; queries and g of f32 are turned around where keys and values were.
     """
@@ -58,7 +58,7 @@ class KeyLayout:
             staged = [turned_bytes(rows, depth) + turned_bytes(rows, width), 0]
         own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), size=size, least=staged[0])
         queries = StageRange.take(memory, stages, (rows, depth), (rows, width), size=size, least=staged[1])
-        row_numbers = memory.take(stages * 2 * rows * NUMBER_BYTES)
+        row_numbers = memory.take(stages * ROW_NUMBERS * rows * NUMBER_BYTES)
         readers = groups * THREADS if groups > 1 else 0  # each thread reads numbers of rows
         return cls(memory, own.with_barriers(memory), queries.with_barriers(memory, readers), row_numbers)
 
@@ -147,21 +147,23 @@ class WarpgroupKeyGradient(OwnRows):
     # What the copying thread does
 
     def load(self, number: Number, stage: Number) -> None:
-        """Queries and g of a tile, and the two numbers of its queries."""
+        """Queries and g of a tile, and the numbers of its queries."""
         head, first = self.walk.locate(number)
-        num_bytes = self.rows * NUMBER_BYTES
-        counts = self.queries.announce(stage, 2 * num_bytes)
+        counts = self.queries.announce(stage, ROW_NUMBERS * self.rows * NUMBER_BYTES)
         for place in (0, 1):
             self.maps[2 + place].load(self.queries.tile(place, stage), first, head, counts)
-        flat = self.walk.flat_head(head)
-        for place, item in enumerate((self.gradient.logarithms, self.gradient.inner)):
-            source = pointer(item.matrix([]).address(flat, first))
-            tma.cp_async_bulk(source, self._numbers_at(stage, place), num_bytes, counts)
+        self._load_numbers(stage, head, first, counts)
 
-    def _numbers_at(self, stage: Number, place: int) -> ir.Value:
-        """Where one of the two numbers of all queries of a stage are."""
-        part = numbers.add(numbers.multiply(stage, 2), place)
-        return numbers.add(self.row_numbers, numbers.multiply(part, self.rows * NUMBER_BYTES))
+    def _load_numbers(self, stage: Number, head: Sequence[ir.Value], first: Number, counts: ir.Value) -> None:
+        num_bytes = self.rows * NUMBER_BYTES
+        for place, source in enumerate(self.gradient.left_at(self.walk.flat_head(head), first)):
+            target = numbers.number(numbers.add(self._numbers_at(stage), place * num_bytes))
+            tma.cp_async_bulk(pointer(source), target, num_bytes, counts)
+
+    def _numbers_at(self, stage: Number) -> ir.Value:
+        """Where the numbers of all queries of a stage are."""
+        before = numbers.multiply(stage, ROW_NUMBERS * self.rows * NUMBER_BYTES)
+        return numbers.number(numbers.add(self.row_numbers, before))
 
     # What all threads do
 
@@ -257,7 +259,7 @@ class WarpgroupKeyGradient(OwnRows):
             return packed(as_left(weights, element), self.rows), []
         wgmma.wait_group(0)
         found = as_sums(wgmma.tie(of_weights))
-        inner = [[*pair, *pair] for pair in self._numbers(stage, 1)]
+        inner = self._numbers(stage).inner()
         left = packed(as_left(weights, element), self.rows) if self.finds_values else []
         return left, packed(as_left(slopes(weights, found, inner), element), self.rows)
 
@@ -268,17 +270,7 @@ class WarpgroupKeyGradient(OwnRows):
     def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
         _, first = self.walk.locate(number)
         scores = self._finish(scores, first, hides)
-        scale = numbers.real(self.mask.factor)
-        shifts = self._numbers(stage, 0)
-        if self.problem.size == 4:
-            shifts = [[arith.negf(value) for value in pair] for pair in shifts]
-        return map_sums(
-            scores,
-            lambda value, strip, half, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])),
-        )
+        return self._numbers(stage).shifted_weights(scores, self.mask.exponent, self.span.lane)
 
-    def _numbers(self, stage: Number, place: int) -> list[list[ir.Value]]:
-        """One of the numbers of the two queries of each block of 8 columns."""
-        own = numbers.multiply(self.span.column, NUMBER_BYTES)
-        address = numbers.add(self._numbers_at(stage, place), own)
-        return [shared_memory.ld(address, first * NUMBER_BYTES, 2, numbers.f32()) for first in range(0, self.rows, 8)]
+    def _numbers(self, stage: Number) -> ColumnNumbers:
+        return ColumnNumbers(self._numbers_at(stage), self.rows, self.span.column)

@@ -17,11 +17,9 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
-from blu.passes.gpu.attention.key_gradient import NUMBER_BYTES
-from blu.passes.gpu.attention.operands import pointer
 from blu.passes.gpu.attention.schedule import PartsGradientSchedule
 from blu.passes.gpu.attention.scores import Sums, flatten, scaled
-from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.slopes import NUMBER_BYTES, ROW_NUMBERS, Gradient, slopes
 from blu.passes.gpu.attention.warpgroups import planes
 from blu.passes.gpu.attention.warpgroups.gradient import emit_launch
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
@@ -35,7 +33,7 @@ from blu.passes.gpu.attention.warpgroups.query_gradient import (
     split_carried,
 )
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, refill
-from blu.passes.gpu.isa import barrier, mbarrier, tma, wgmma
+from blu.passes.gpu.isa import barrier, mbarrier, wgmma
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
@@ -81,7 +79,7 @@ def key_layout(schedule: PartsGradientSchedule, depth: int, width: int) -> KeyLa
     """The same: its keys and values, two tiles of queries or g, and the numbers of two tiles of queries."""
     memory = SharedMemory()
     own, slots = _take(memory, schedule, depth, width)
-    row_numbers = memory.take(SLOTS * 2 * schedule.rows * NUMBER_BYTES)
+    row_numbers = memory.take(SLOTS * ROW_NUMBERS * schedule.rows * NUMBER_BYTES)
     return KeyLayout(memory, own.with_barriers(memory), slots.with_barriers(memory), row_numbers)
 
 
@@ -182,7 +180,7 @@ class PartQueryGradient(PartRows, WarpgroupQueryGradient):
         of_weights = self._begin_scores(1, values)
         wgmma.wait_group(1)
         finished = self.mask.finish(as_sums(wgmma.tie(scores)), self._first_key(number), hides)
-        softmax, weights, shares = softmax.step(finished, self.mask.factor)
+        softmax, weights, shares = softmax.step(finished, self.mask.exponent)
         wgmma.wait_group(0)
         of_scores = self._slopes(weights, as_sums(wgmma.tie(of_weights)), inner)
         self._refill(number, self._load_keys)
@@ -215,14 +213,12 @@ class PartKeyGradient(PartRows, WarpgroupKeyGradient):
         return _other(number) if self.finds_keys else 1
 
     def _load_queries(self, number: ir.Value) -> None:
-        """Those of a tile, and their two numbers."""
+        """Those of a tile, and their numbers."""
         head, first = self.walk.locate(number)
-        num_bytes = self.rows * NUMBER_BYTES
-        counts = self._fill_slot(self._query_slot(number), 0, self.problem.depth, first, head, 2 * num_bytes)
-        flat = self.walk.flat_head(head)
-        for place, item in enumerate((self.gradient.logarithms, self.gradient.inner)):
-            source = pointer(item.matrix([]).address(flat, first))
-            tma.cp_async_bulk(source, self._numbers_at(_turn(number), place), num_bytes, counts)
+        counts = self._fill_slot(
+            self._query_slot(number), 0, self.problem.depth, first, head, ROW_NUMBERS * self.rows * NUMBER_BYTES
+        )
+        self._load_numbers(_turn(number), head, first, counts)
 
     def _load_upstream(self, number: ir.Value) -> None:
         head, first = self.walk.locate(number)
@@ -244,8 +240,7 @@ class PartKeyGradient(PartRows, WarpgroupKeyGradient):
         wgmma.wait_group(1)
         weights = self._weights(number, as_sums(wgmma.tie(scores)), _turn(number), hides)
         wgmma.wait_group(0)
-        inner = [[*pair, *pair] for pair in self._numbers(_turn(number), 1)]
-        of_scores = slopes(weights, as_sums(wgmma.tie(of_weights)), inner)
+        of_scores = slopes(weights, as_sums(wgmma.tie(of_weights)), self._numbers(_turn(number)).inner())
         self._refill(number, self._load_queries)
         found = self._product(of_scores, queries)
         self._refill(number, self._load_upstream)

@@ -13,7 +13,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import forward_in, forward_operands
 from blu.passes.gpu.attention.schedule import PartsSchedule
-from blu.passes.gpu.attention.scores import RunningSoftmax, flatten, scaled
+from blu.passes.gpu.attention.scores import RowNumbers, RunningSoftmax, flatten, scaled
 from blu.passes.gpu.attention.warpgroups import planes
 from blu.passes.gpu.attention.warpgroups.panels import as_sums
 from blu.passes.gpu.attention.warpgroups.parts import PartTile, added, scores_of_parts, split_left, weighted
@@ -75,8 +75,8 @@ class PartKeyWalk(SharedKeyWalk):
     def _tile_in(self, stages: Stages, stage: Number = 0) -> PartTile:
         return stages.part_tile(len(stages.range.extents), stage=stage)
 
-    def run(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
-        """The sums of results, what to multiply these with, and the logarithms of sums of weights."""
+    def run(self) -> tuple[list[ir.Value], list[ir.Value], RowNumbers]:
+        """The sums of results, what to multiply these with, and the numbers of rows."""
         self._wait_queries()
         carried = [*RunningSoftmax.begin(self.span).values, *[numbers.real(0)] * (self.problem.width // 2)]
         hidden = numbers.smaller(self.count, self.masked)
@@ -88,7 +88,7 @@ class PartKeyWalk(SharedKeyWalk):
             carried = repeat(self.masked, self.count, 1, carried, partial(self._tile_alone, hides=False))
         self._have_read_queries()
         softmax, results, _ = self._unpack(carried)
-        return results, *softmax.finish(self.mask.factor)
+        return results, *softmax.finish(self.mask.exponent)
 
     @property
     def _has_room(self) -> bool:

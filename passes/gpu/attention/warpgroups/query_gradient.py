@@ -4,36 +4,42 @@
     of_query += (weights * (slopes of weights - inner)) @ keys      | once both are there
 
 Sums of weights are those that the forward has left, or are found on the way, by a running softmax. The launch leaves
-the logarithms of these sums, and inner, to that for keys and values: those of 64 queries for each block, also where
-these are beyond the end.
+the largest scores, the logarithms of these sums and inner to that for keys and values: those of 64 queries for each
+block, also where these are beyond the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, math, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
-from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, Problem, further, pointer, split_head
+from blu.passes.gpu.attention.operands import (
+    COPY_BYTES,
+    HeadMatrix,
+    Problem,
+    further,
+    pointer,
+    split_head,
+)
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.scores import (
-    LOG2_E,
     STRIP,
     KeySpan,
     KnownSoftmax,
     Mask,
+    RowNumbers,
     RunningSoftmax,
     Sums,
     as_left,
     flatten,
     scaled,
 )
-from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.slopes import Gradient, ShiftedRows, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
 from blu.passes.gpu.attention.warpgroups.forward import masked_tiles
@@ -110,7 +116,8 @@ class WarpgroupQueryGradient(OwnRows):
         """What one thread does."""
         problem = self.problem
         self.begin()
-        inner, softmax = self._inner(), self._softmax()
+        inner = self._inner()
+        softmax = self._softmax(inner)
         self.own.wait(0, self.group)
         self.hold()
         carried = [*softmax.values, *[numbers.real(0)] * (problem.depth // 2)]
@@ -119,15 +126,22 @@ class WarpgroupQueryGradient(OwnRows):
         hidden = numbers.smaller(self.count, masked)
         carried = repeat(0, hidden, 1, carried, partial(tile, hides=True))
         carried = repeat(masked, self.count, 1, carried, partial(tile, hides=False))
-        found, sums = split_carried(softmax, carried)
-        inverses, logarithms = found.finish(self.mask.factor)
+        softmax, sums = split_carried(softmax, carried)
+        inverses = self._finish(softmax, inner)
         factor = numbers.real(problem.factor)
         self.sync()  # rows of other warps' queries are in this warp's rows of results
         stage = MatrixTile(self.own.tile(0, self.group).address, ROWS, problem.depth, problem.size)
         results = scaled(as_sums(sums), [arith.mulf(inverse, factor) for inverse in inverses])
         write_tile(results, self.span, stage, self.own_row, self.gradient.of_query.matrix(self.head))
         self.add_up(0, results, stage, self.head)
-        self._write_numbers(logarithms, inner)
+
+    def _finish(self, softmax: Softmax, inner: list[ir.Value]) -> list[ir.Value]:
+        """What to multiply results with."""
+        if isinstance(softmax, KnownSoftmax):
+            return softmax.inverses
+        inverses, found = softmax.finish(self.mask.exponent)
+        self._write_numbers(found, inner)
+        return inverses
 
     # What the copying thread does
 
@@ -157,7 +171,7 @@ class WarpgroupQueryGradient(OwnRows):
         self.turn([keys], barrier.sync)
         wgmma.wait_group(1)
         finished = self.mask.finish(as_sums(wgmma.tie(scores)), self._first_key(number), hides)
-        softmax, weights, shares = softmax.step(finished, self.mask.factor)
+        softmax, weights, shares = softmax.step(finished, self.mask.exponent)
         wgmma.wait_group(0)
         of_scores = self._slopes(weights, as_sums(wgmma.tie(of_weights)), inner)
         sums = wgmma.tie(sums if shares is None else flatten(scaled(as_sums(sums), shares)))
@@ -174,20 +188,14 @@ class WarpgroupQueryGradient(OwnRows):
         rows = [inner[0], inner[0], inner[1], inner[1]]
         return slopes(weights, of_weights, [rows] * len(weights[0]))
 
-    def _softmax(self) -> Softmax:
+    def _softmax(self, inner: list[ir.Value]) -> Softmax:
         """That of a thread's two rows, before any score. Rows beyond the end have no weights."""
-        given = self.gradient.given
-        if given is None:
+        if self.gradient.given is None:
             return RunningSoftmax.begin(self.span)
-        row_of_heads, end = given.matrix(self.head[:-1]), numbers.real(inf)
-        logarithms = []
-        for strip, half in self.span.rows:
-            row = self.span.row(strip, half)
-            value = row_of_heads.load(self.head[-1], numbers.smaller(row, self.problem.queries - 1))
-            is_none = arith.cmpf(arith.CmpFPredicate.OEQ, value, numbers.real(-inf))
-            value = arith.select(is_none, end, arith.mulf(value, numbers.real(LOG2_E)))
-            logarithms.append(arith.select(numbers.is_below(row, self.problem.queries), value, end))
-        return KnownSoftmax(logarithms)
+        pairs = [self.gradient.known(self.head, self.span.row(*place)) for place in self.span.rows]
+        rows = RowNumbers([largest for largest, _ in pairs], [logarithm for _, logarithm in pairs])
+        self._write_numbers(rows, inner)  # now, since they would need registers until the end
+        return KnownSoftmax.of(rows, self.mask.exponent)
 
     def _inner(self) -> list[ir.Value]:
         """The sums of g * result of a thread's two rows; 0 beyond the end."""
@@ -201,18 +209,16 @@ class WarpgroupQueryGradient(OwnRows):
         own = numbers.multiply(numbers.divide(lane, 4), THREADS_OF_ROW)
         return [shfl.idx(total, own), shfl.idx(total, numbers.add(own, 8 * THREADS_OF_ROW))]
 
-    def _write_numbers(self, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
-        """One thread of the four that hold a row writes its numbers; of 16 bits, logarithms are negated."""
-        matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
-        # Of f32, the launch for keys is 4 % faster where it negates them itself.
-        shifts = [arith.negf(value) for value in logarithms] if self.problem.size == 2 else logarithms
+    def _write_numbers(self, found: RowNumbers, inner: list[ir.Value]) -> None:
+        """One thread of the four that hold a row writes its numbers."""
+        shifted = ShiftedRows.of(found, self.mask.exponent)
         is_first = numbers.is_equal(numbers.remainder(self.span.lane, 4), 0)
         if self.own.count > 1:  # all of a group's queries may be beyond the end
-            is_first = arith.andi(is_first, numbers.is_below(self.first, matrices[0].shape[1]))
+            is_first = arith.andi(is_first, numbers.is_below(self.first, self.gradient.row_numbers[0].shape[1]))
         with when(is_first):
             for number, place in enumerate(self.span.rows):
-                for matrix, values in zip(matrices, (shifts, inner), strict=True):
-                    matrix.store(values[number], self.position.head, self.span.row(*place))
+                own = shifted.shifts[number], shifted.rests[number], inner[number]
+                self.gradient.leave(self.position.head, self.span.row(*place), own)
 
 
 def split_carried(softmax: Softmax, carried: list[ir.Value]) -> tuple[Softmax, list[ir.Value]]:

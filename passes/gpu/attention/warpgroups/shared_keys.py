@@ -34,12 +34,12 @@ from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import (
     forward_in,
     forward_operands,
-    logarithms_of,
     operand_of,
     read_problem,
     split_head,
+    sums_of,
 )
-from blu.passes.gpu.attention.output import write_logarithms, write_tile
+from blu.passes.gpu.attention.output import write_sums, write_tile
 from blu.passes.gpu.attention.schedule import ONCE, STAY, PartsSchedule, SharedKeysSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
@@ -88,7 +88,7 @@ def emit_walk(
     is_said = bool(planes)
     with operation.location, frame.launch((blocks,), threads, layout.memory.bytes, is_small=is_said) as here:
         problem, maps = read_problem(operation, frame, operands), mapped(frame, operands[:3])
-        outputs = operand_of(frame.outputs[0][1]), logarithms_of(frame)
+        outputs = operand_of(frame.outputs[0][1]), sums_of(frame)
         position = RowPosition.of(here, parts)
         forward = WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, *outputs)
         SharedKeys(forward, schedule, layout, items, blocks, walk).emit()
@@ -181,9 +181,9 @@ class SharedKeys:
 
     def _multiply(self, walk: SharedKeyWalk) -> None:
         forward, span = self.forward, walk.span
-        results, inverses, logarithms = walk.run()
-        if forward.logarithms is not None:
-            write_logarithms(logarithms, span, walk.head, forward.logarithms)
+        results, inverses, found = walk.run()
+        if forward.sums is not None:
+            write_sums(found, span, walk.head, forward.sums)
         if self.schedule.blocks == ONCE:  # results are staged where other groups' queries are, too
             barrier.sync_named(_RESULTS, self.schedule.groups * THREADS)
         before = numbers.multiply(walk.turn.group, tile_bytes(ROWS, forward.problem.width, SIZE))

@@ -112,7 +112,7 @@ def test_long_rows_that_see_all_are_added_up_so(shape: tuple[int, ...], causal: 
     ("shape", "fields", "message"),
     [
         ((1, 256, 64), {}, "takes rows of 128 numbers of 16 bits"),
-        ((1, 20, 128), {}, "takes the logarithms that the forward has left"),
+        ((1, 20, 128), {}, "takes the sums that the forward has left"),
         ((1, 256, 128), {"stages": 4}, "bytes of shared memory"),
         ((1, 256, 128), {"stages": 9}, "there are 2 to 8"),
     ],

@@ -30,8 +30,8 @@ def gradients(problem: Problem) -> Callable:
     attributes = {"causal": problem.causal, "scale": problem.scale, "precision": "highest"}
 
     def function(query, key, value, g):
-        result, logarithms = AttentionPiece(query, key, value, None, **attributes)
-        operands = (g, query, key, value, result, None, None, logarithms)
+        result, sums = AttentionPiece(query, key, value, None, **attributes)
+        operands = (g, query, key, value, result, None, None, sums)
         return result, *AttentionGradient(*operands, **attributes, narrow=True)
 
     return function

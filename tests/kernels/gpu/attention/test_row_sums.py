@@ -30,8 +30,8 @@ def bias_gradients(problem: Problem, packed: bool = True) -> Callable:
     attributes = {"causal": problem.causal, "scale": problem.scale, "precision": problem.precision}
 
     def function(query, key, value, g):
-        result, logarithms = AttentionPiece(query, key, value, None, **attributes)
-        operands = (g, query, key, value, result, None, None, logarithms)
+        result, sums = AttentionPiece(query, key, value, None, **attributes)
+        operands = (g, query, key, value, result, None, None, sums)
         gradients = [as_rows(item) for item in AttentionGradient(*operands, **attributes, narrow=True)]
         found = [blu.concatenate(gradients, -1)] if packed else gradients
         return *found, *(item.astype("f32").sum(axis=(0, 1)) for item in found)

@@ -12,7 +12,14 @@ from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import COPY_BYTES
 from blu.passes.gpu.attention.scores import STRIP, Sums, as_left, flatten, map_sums
 from blu.passes.gpu.attention.slopes import Gradient, slopes
-from blu.passes.gpu.attention.warpgroups.five_products.layout import BLOCK_ROWS, BOTH, GROUPS, SUM_BYTES, JointLayout
+from blu.passes.gpu.attention.warpgroups.five_products.layout import (
+    BLOCK_ROWS,
+    BOTH,
+    GROUPS,
+    SUM_BYTES,
+    JointLayout,
+    takes_shifts,
+)
 from blu.passes.gpu.attention.warpgroups.key_gradient import WarpgroupKeyGradient
 from blu.passes.gpu.attention.warpgroups.panels import STEP_BYTES, PanelTile, add_weighted, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand
@@ -84,6 +91,12 @@ class JointKeyGradient(WarpgroupKeyGradient):
         weights = self._weights(number, as_sums(wgmma.tie(scores)), self._stage(number), hides)
         return [*sums, *flatten(weights), *of_weights]
 
+    def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
+        if takes_shifts(self.problem):
+            return super()._weights(number, scores, stage, hides)
+        _, first = self.walk.locate(number)
+        return self._numbers(stage).weights(self._finish(scores, first, hides), self.mask.exponent)
+
     def _finish(self, scores: Sums, first: Number, hides: bool) -> Sums:
         """No weights for keys beyond the end, either: zeros, by which slopes are multiplied, are not enough for inf."""
         scores = super()._finish(scores, first, hides)
@@ -107,8 +120,7 @@ class JointKeyGradient(WarpgroupKeyGradient):
         wgmma.fence()
         of_value = add_weighted(of_value, tied[count:], upstream, element)
         wgmma.commit_group()
-        inner = [[*pair, *pair] for pair in self._numbers(stage, 1)]
-        found = slopes(weights, as_sums(of_weights), inner)
+        found = slopes(weights, as_sums(of_weights), self._numbers(stage).inner())
         left = wgmma.tie(packed(as_left(found, element), self.rows))
         self._store_slopes(left, place)
         wgmma.fence()

@@ -24,7 +24,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import AttentionOperand, operand_of
 from blu.passes.gpu.attention.schedule import JointGradientSchedule
-from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.slopes import ROW_NUMBERS, Gradient
 from blu.passes.gpu.attention.warpgroups import roles
 from blu.passes.gpu.attention.warpgroups.five_products import rounding, row_numbers
 from blu.passes.gpu.attention.warpgroups.five_products.keys import JointKeyGradient
@@ -57,7 +57,7 @@ def emit(kernel: func.FuncOp, schedule: JointGradientSchedule, target: GpuTarget
     together = next(count for count in range(max(1, target.processors // parts), 0, -1) if heads % count == 0)
     with operation.location, frame.launch((heads * parts,), threads, num_bytes, is_small=True) as here:
         gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
-        sums, counts = (operand_of(item) for item in frame.scratch[2:4])
+        sums, counts = (operand_of(item) for item in frame.scratch[ROW_NUMBERS : ROW_NUMBERS + 2])
         position, shared = RowPosition.of(here, parts, together), shared_address(frame)
         _Block(gradient, layout, position, shared, maps, sums, counts).emit()
     after = rounding.emit(kernel)

@@ -8,7 +8,8 @@ from math import ceil, prod
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
-from blu.passes.gpu.attention.key_gradient import NUMBER_BYTES
+from blu.passes.gpu.attention.operands import Problem
+from blu.passes.gpu.attention.slopes import NUMBER_BYTES, ROW_NUMBERS
 from blu.passes.gpu.attention.warpgroups.own_rows import readers_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, TILE_ALIGNMENT, StageRange
 from blu.passes.gpu.isa import mbarrier
@@ -33,12 +34,17 @@ def tiles_of(queries: int) -> int:
     return ceil(queries / ROWS)
 
 
+def takes_shifts(problem: Problem) -> bool:
+    """Whether scores are shifted by rounded numbers (ShiftedRows): beside a mask, rests have no registers."""
+    return not problem.causal
+
+
 def reserve(query: Sequence[int]) -> list[ir.MemRefType]:
-    """Two numbers of each query, sums of their gradients as threads hold them, and who has added to these."""
+    """The numbers of each query, sums of their gradients as threads hold them, and who has added to these."""
     heads, tiles, f32 = prod(query[:-2]), tiles_of(query[-2]), ir.F32Type.get()
-    two = [ir.MemRefType.get([heads, tiles * ROWS], f32)] * 2
+    own = [ir.MemRefType.get([heads, tiles * ROWS], f32)] * ROW_NUMBERS
     sums = ir.MemRefType.get([heads, tiles, ROWS * query[-1]], f32)
-    return [*two, sums, ir.MemRefType.get([heads, tiles], ir.IntegerType.get_signless(32))]
+    return [*own, sums, ir.MemRefType.get([heads, tiles], ir.IntegerType.get_signless(32))]
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class JointLayout:
         queries = StageRange.take(memory, stages, *extents)
         of_slopes = memory.take(2 * BLOCK_ROWS * ROWS * SIZE, alignment=TILE_ALIGNMENT)
         results = memory.take(ROWS * depth * SUM_BYTES, alignment=TILE_ALIGNMENT)
-        row_numbers = memory.take(stages * 2 * ROWS * NUMBER_BYTES)
+        row_numbers = memory.take(stages * ROW_NUMBERS * ROWS * NUMBER_BYTES)
         own, queries = own.with_barriers(memory), queries.with_barriers(memory, GROUPS * THREADS)
         handed_on = ResultRange(results, memory.take(2 * mbarrier.BYTES))
         return cls(memory, own, queries, of_slopes, handed_on, row_numbers)

@@ -1,20 +1,19 @@
-"""The launch before: two numbers of each query, what makes a score a weight, and inner.
+"""The launch before: of each query what makes a score a weight, as the forward has left it, and inner.
 
-They are the logarithms that the forward has left, to base 2 and negated, and the sums of g * result. Nobody has added
-to the gradient of a tile of queries yet.
+Inner is the sum of g * result. Nobody has added to the gradient of a tile of queries yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, llvm, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import HeadMatrix, operand_of, pointer, split_head
-from blu.passes.gpu.attention.scores import LOG2_E
-from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.scores import RowNumbers, ScoreExponent
+from blu.passes.gpu.attention.slopes import ROW_NUMBERS, Gradient, ShiftedRows
+from blu.passes.gpu.attention.warpgroups.five_products.layout import takes_shifts
 from blu.passes.gpu.attention.warpgroups.panels import PIECE
 from blu.passes.gpu.attention.warpgroups.query_gradient import load_piece
 from blu.passes.gpu.attention.warpgroups.stages import ROWS
@@ -43,14 +42,12 @@ def emit(kernel: func.FuncOp) -> func.FuncOp:
         piece = numbers.remainder(thread, LANES)
         places = [numbers.number(numbers.add(own, THREADS // LANES * turn)) for turn in range(TURNS)]
         found = _Rows(gradient, split_head(head, gradient.problem.heads), piece).find(places)
-        targets = [item.matrix([]) for item in (gradient.logarithms, gradient.inner)]
         with when(numbers.is_equal(thread, 0)):
-            count = operand_of(frame.scratch[3]).matrix([]).address(head, numbers.divide(row, ROWS))
+            count = operand_of(frame.scratch[ROW_NUMBERS + 1]).matrix([]).address(head, numbers.divide(row, ROWS))
             llvm.store(numbers.number(0), pointer(count), alignment=4)
         with when(numbers.is_equal(piece, 0)):
-            for place, both in zip(places, found, strict=True):
-                for target, value in zip(targets, both, strict=True):
-                    target.store(value, head, place)
+            for place, own_numbers in zip(places, found, strict=True):
+                gradient.leave(head, place, own_numbers)
     return frame.replacement
 
 
@@ -62,30 +59,25 @@ class _Rows:
     head: Sequence[ir.Value]
     piece: ir.Value
 
-    def find(self, rows: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.Value]]:
-        """Both numbers of each row; beyond the end, those of no weights."""
+    def find(self, rows: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
+        """The numbers of each row; beyond the end, those of no weights."""
         queries = self.gradient.problem.queries
         safe = [numbers.smaller(row, queries - 1) for row in rows]
         matrices = [item.matrix(self.head) for item in (self.gradient.g, self.gradient.result)]
         pieces = [[self._load(matrix, row) for matrix in matrices] for row in safe]
-        logarithms = [self._logarithm(row) for row in safe]
+        pairs = [self.gradient.known(self.head, row) for row in rows]
+        known = RowNumbers([largest for largest, _ in pairs], [logarithm for _, logarithm in pairs])
+        if takes_shifts(self.gradient.problem):
+            shifted = ShiftedRows.of(known, ScoreExponent.of(self.gradient.problem))
+            pairs = list(zip(shifted.shifts, shifted.rests, strict=True))
         inners = [self._inner(*both) for both in pieces]
         found = []
-        for row, logarithm, inner in zip(rows, logarithms, inners, strict=True):
-            is_there = numbers.is_below(row, queries)
-            shift = arith.select(is_there, logarithm, numbers.real(-inf))
-            found.append((shift, arith.select(is_there, inner, numbers.real(0))))
+        for row, own, inner in zip(rows, pairs, inners, strict=True):
+            found.append((*own, arith.select(numbers.is_below(row, queries), inner, numbers.real(0))))
         return found
 
     def _load(self, matrix: HeadMatrix, row: ir.Value) -> list[ir.Value]:
         return load_piece(matrix, row, numbers.smaller(self.piece, matrix.shape[1] // PIECE - 1))
-
-    def _logarithm(self, row: ir.Value) -> ir.Value:
-        given = self.gradient.given
-        assert given is not None
-        value = given.matrix(self.head[:-1]).load(self.head[-1], row)
-        is_none = arith.cmpf(arith.CmpFPredicate.OEQ, value, numbers.real(-inf))
-        return arith.select(is_none, value, arith.mulf(value, numbers.real(-LOG2_E)))
 
     def _inner(self, *both: list[ir.Value]) -> ir.Value:
         problem, total = self.gradient.problem, numbers.real(0)
