@@ -104,9 +104,9 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
     try:
         if isinstance(dtype, np.dtype):
             return _array_type(tuple(shape), dtype)
-        name = str(dtype).rpartition(".")[2] if _is_on_gpu(leaf) else dtype
-        known = complex_dtype(name)
-        return TensorType(tuple(shape), as_dtype(name)) if known is None else pairs_type(tuple(shape), known)
+        named = str(dtype).rpartition(".")[2] if _is_on_gpu(leaf) else dtype
+        known = complex_dtype(named)
+        return TensorType(tuple(shape), as_dtype(named)) if known is None else pairs_type(tuple(shape), known)
     except DTypeError as error:
         kind = type(leaf).__module__.partition(".")[0]
         advice = error.advice if kind == "numpy" else f"Pass a NumPy array in place of a {kind} {type(leaf).__name__}."
