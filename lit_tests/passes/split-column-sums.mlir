@@ -98,8 +98,8 @@ module attributes {blu.target = {name = "sm_90a"}} {
 // CHECK-LABEL: func.func @parts_of_blocks(
 // CHECK-NOT: blu.of_gradient
 module attributes {blu.target = {name = "sm_90a"}} {
-  func.func @gradients(%g: tensor<2x3x256x64xbf16>, %l: tensor<2x3x256xf32>) -> (tensor<512x384xbf16>, tensor<384xf32>) {
-    %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256xf32>) -> (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>)
+  func.func @gradients(%g: tensor<2x3x256x64xbf16>, %l: tensor<2x3x256x2xf32>) -> (tensor<512x384xbf16>, tensor<384xf32>) {
+    %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x2xf32>) -> (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>)
     %turned = tensor.empty() : tensor<2x256x3x64xbf16>
     %q = linalg.transpose ins(%gradients#0 : tensor<2x3x256x64xbf16>) outs(%turned : tensor<2x256x3x64xbf16>) permutation = [0, 2, 1, 3]
     %v = linalg.transpose ins(%gradients#2 : tensor<2x3x256x64xbf16>) outs(%turned : tensor<2x256x3x64xbf16>) permutation = [0, 2, 1, 3]
@@ -121,8 +121,8 @@ module attributes {blu.target = {name = "sm_90a"}} {
     return %rows, %sum : tensor<512x384xbf16>, tensor<384xf32>
   }
 
-  func.func @parts_of_blocks(%g: tensor<2x3x192x64xbf16>, %l: tensor<2x3x192xf32>) -> (tensor<384x384xbf16>, tensor<384xf32>) {
-    %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192xf32>) -> (tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>)
+  func.func @parts_of_blocks(%g: tensor<2x3x192x64xbf16>, %l: tensor<2x3x192x2xf32>) -> (tensor<384x384xbf16>, tensor<384xf32>) {
+    %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x2xf32>) -> (tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>, tensor<2x3x192x64xbf16>)
     %turned = tensor.empty() : tensor<2x192x3x64xbf16>
     %q = linalg.transpose ins(%gradients#0 : tensor<2x3x192x64xbf16>) outs(%turned : tensor<2x192x3x64xbf16>) permutation = [0, 2, 1, 3]
     %v = linalg.transpose ins(%gradients#2 : tensor<2x3x192x64xbf16>) outs(%turned : tensor<2x192x3x64xbf16>) permutation = [0, 2, 1, 3]
@@ -151,8 +151,8 @@ module attributes {blu.target = {name = "sm_90a"}} {
 // CHECK-LABEL: func.func @without_warpgroups(
 // CHECK-NOT: blu.of_gradient
 module attributes {blu.target = {name = "sm_80"}} {
-  func.func @without_warpgroups(%g: tensor<2x3x256x64xbf16>, %l: tensor<2x3x256xf32>) -> (tensor<512x384xbf16>, tensor<384xf32>) {
-    %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256xf32>) -> (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>)
+  func.func @without_warpgroups(%g: tensor<2x3x256x64xbf16>, %l: tensor<2x3x256x2xf32>) -> (tensor<512x384xbf16>, tensor<384xf32>) {
+    %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x2xf32>) -> (tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>, tensor<2x3x256x64xbf16>)
     %turned = tensor.empty() : tensor<2x256x3x64xbf16>
     %q = linalg.transpose ins(%gradients#0 : tensor<2x3x256x64xbf16>) outs(%turned : tensor<2x256x3x64xbf16>) permutation = [0, 2, 1, 3]
     %v = linalg.transpose ins(%gradients#2 : tensor<2x3x256x64xbf16>) outs(%turned : tensor<2x256x3x64xbf16>) permutation = [0, 2, 1, 3]
