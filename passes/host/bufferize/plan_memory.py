@@ -17,8 +17,6 @@ from blu.plan.schema import ALIGNMENT
 LARGE, LARGE_ALIGNMENT = 1 << 16, 512
 """Bytes from which on a buffer is a whole number of so many: rows of what lies behind an odd one would not begin where
 lines of a GPU's cache, and bursts of its memory, do."""
-GAPS = 1 / 512
-"""What gaps may take of what is alive at once, before other places are tried."""
 ARENA_BYTES = "blu.arena_bytes"
 """The attribute of a module, or of a loop's body, with the bytes of all intermediate results."""
 
@@ -115,7 +113,7 @@ def assign_offsets(intervals: list[Interval]) -> int:
         total = _place(order)
         if best is None or total < best[0]:
             best = total, [item.offset for item in intervals]
-        if best[0] <= max(alive) * (1 + GAPS):
+        if best[0] <= max(alive):
             break
     assert best is not None, "there is an order"
     for item, offset in zip(intervals, best[1], strict=True):
