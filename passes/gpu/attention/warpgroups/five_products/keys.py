@@ -54,21 +54,6 @@ class JointKeyGradient(WarpgroupKeyGradient):
         self._write_keys(as_sums(of_key), self.own.tile(0, self.group).address)
         self._write_values(as_sums(of_value), self.own.tile(0, self.group).address)
 
-    def _walk(self, first: ir.Value, sums: list[ir.Value], hidden: Number) -> list[ir.Value]:
-        last = numbers.number(numbers.subtract(self.walk.total, 1))
-        scores = self._begin_scores(first)
-        carried = self._weigh(first, sums, scores, self._begin_slopes(first), hides=self.problem.causal)
-        before = numbers.smaller(numbers.larger(numbers.subtract(hidden, 1), 0), last)
-        carried = repeat(0, before, 1, carried, partial(self._tile, hides=True))
-        carried = repeat(before, last, 1, carried, partial(self._tile, hides=False))
-        return self._add_products(last, carried)[0]
-
-    def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
-        following = numbers.number(numbers.add(number, 1))
-        sums, scores = self._add_products(number, carried, following)
-        wgmma.fence()
-        return self._weigh(following, sums, scores, self._begin_slopes(following), hides)
-
     def _begin_scores(self, number: ir.Value) -> list[ir.Value]:
         stage = self._stage(number)
         self.queries.wait(number, stage)
@@ -77,18 +62,12 @@ class JointKeyGradient(WarpgroupKeyGradient):
         wgmma.commit_group()
         return scores
 
-    def _begin_slopes(self, number: ir.Value) -> list[ir.Value]:
-        """Begin the slopes of a tile's weights."""
-        of_weights = scores_of(_anew(self.left[1]), self.queries.tile(1, self._stage(number)), self.problem.element)
+    def _prepare(self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], hides: bool) -> list[ir.Value]:
+        stage = self._stage(number)
+        of_weights = scores_of(_anew(self.left[1]), self.queries.tile(1, stage), self.problem.element)
         wgmma.commit_group()
-        return of_weights
-
-    def _weigh(
-        self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], of_weights: list[ir.Value], hides: bool
-    ) -> list[ir.Value]:
-        """Sums, the weights of a tile, and their slopes, which are under way."""
         wgmma.wait_group(1)
-        weights = self._weights(number, as_sums(wgmma.tie(scores)), self._stage(number), hides)
+        weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
         return [*sums, *flatten(weights), *of_weights]
 
     def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
