@@ -74,9 +74,8 @@ class _Block:
     ):  # fmt: skip
         self.gradient, self.layout, self.position, self.shared, self.maps = gradient, layout, position, shared, maps
         self.sums, self.counts, self.order = sums, counts, position.part
-        if (
-            gradient.problem.causal
-        ):  # the last keys have least to do, and are the first to do it: nobody waits for others
+        if gradient.problem.causal:
+            # The last keys have least to do, and are the first to do it: nobody waits for others.
             self.position = replace(position, part=numbers.subtract(position.parts - 1, position.part))
 
     def emit(self) -> None:

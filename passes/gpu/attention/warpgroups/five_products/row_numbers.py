@@ -27,10 +27,8 @@ THREADS, LANES, TURNS = 256, 16, 4
 
 def emit(kernel: func.FuncOp) -> func.FuncOp:
     """The launch, for all rows of the scratch memory; those beyond the end have no weights."""
-    frame, operation = (
-        GpuKernel.open(kernel, name=f"{kernel.name.value}_numbers"),
-        find_operation(kernel, "blu.attention_gradient"),
-    )
+    operation = find_operation(kernel, "blu.attention_gradient")
+    frame = GpuKernel.open(kernel, name=f"{kernel.name.value}_numbers")
     heads, rows = ir.MemRefType(frame.scratch[0].type).shape
     each = THREADS // LANES * TURNS
     assert each == ROWS, "a block has a tile"
