@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import code_text
@@ -25,6 +25,13 @@ def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
     return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
 
 
+def wished_in(module: ir.Module) -> set[str]:
+    """The names of kernels for whose schedules somebody has wishes: they stay apart, under these names."""
+    wishes = module.operation.attributes.get(WISHES, None)
+    # Those of another form are refused where schedules are chosen.
+    return {item.name for item in wishes} if isinstance(wishes, ir.DictAttr) else set()
+
+
 def callee_of(call: func.CallOp | ir.Operation) -> str:
     """The name of the function that is called."""
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
@@ -37,6 +44,23 @@ def calls_of(module: ir.Module, kernels: Iterable[str]) -> dict[str, list[func.C
         if (name := callee_of(call)) in calls:
             calls[name].append(call)
     return calls
+
+
+def erase_uncalled(module: ir.Module, kernels: Mapping[str, func.FuncOp]) -> None:
+    """Erase those of some kernels that nobody calls any more."""
+    for name, calls in calls_of(module, kernels).items():
+        if not calls:
+            kernels[name].operation.erase()
+
+
+def call_in_place_of(
+    results: Sequence[ir.Value], name: str, operands: Sequence[ir.Value], before: func.CallOp, location: ir.Location
+) -> None:
+    """Call a kernel before another call; what read these results reads the kernel's, which are as many."""
+    with ir.InsertionPoint(before), location:
+        call = func.CallOp([result.type for result in results], name, operands)
+    for old, new in zip(results, call.results, strict=True):
+        old.replace_all_uses_with(new)
 
 
 def text_of(kernel: func.FuncOp) -> str:

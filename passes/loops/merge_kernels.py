@@ -5,7 +5,7 @@ from __future__ import annotations
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.kernels import WISHES, callee_of, kernels_in, text_of
+from blu.passes.framework.kernels import callee_of, kernels_in, text_of, wished_in
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,7 @@ class MergeKernels(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        kernels, wishes = kernels_in(module), module.operation.attributes.get(WISHES, None)
-        # Those of another form are refused where schedules are chosen.
-        wished = {item.name for item in wishes} if isinstance(wishes, ir.DictAttr) else set()
+        kernels, wished = kernels_in(module), wished_in(module)
         first: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, kernel in kernels.items():

@@ -9,7 +9,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import ATTENTION, UPDATE, family_of, mark
-from blu.passes.framework.kernels import WISHES, callee_of, kernels_in
+from blu.passes.framework.kernels import call_in_place_of, callee_of, erase_uncalled, kernels_in, wished_in
 from blu.passes.gpu.attention.few_queries import decode
 from blu.passes.gpu.attention.few_queries.inserted_rows import may_insert
 from blu.passes.kernels.updates import find_operation
@@ -38,17 +38,14 @@ class InsertInAttention(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        kernels, wishes = kernels_in(module), module.operation.attributes.get(WISHES, None)
-        wished = {item.name for item in wishes} if isinstance(wishes, ir.DictAttr) else set()
+        kernels, wished = kernels_in(module), wished_in(module)
         for call in list(find(module, func.CallOp)):
             updates = _updates_of(call, kernels) if callee_of(call) not in wished else None
             if updates is not None and wished.isdisjoint(map(callee_of, updates)):
                 _join_calls(call, updates, kernels)
                 self.count("attentions that put in what is new")
-        called = {callee_of(call) for call in find(module, func.CallOp)}
-        for name, kernel in kernels.items():
-            if name not in called and family_of(kernel) in (ATTENTION, UPDATE):
-                kernel.operation.erase()
+        joined = {name: kernel for name, kernel in kernels.items() if family_of(kernel) in (ATTENTION, UPDATE)}
+        erase_uncalled(module, joined)
 
 
 def _updates_of(call: func.CallOp, kernels: dict[str, func.FuncOp]) -> list[func.CallOp] | None:
@@ -116,10 +113,7 @@ def _join_calls(call: func.CallOp, updates: Sequence[func.CallOp], kernels: dict
     passed = [value for value in call.operands_ if value not in made]
     for update in updates:
         passed += update.operands_
-    with ir.InsertionPoint(call), call.location:
-        joined = func.CallOp([call.results[0].type, *(value.type for value in made)], name, passed)
-    for old, new in zip([call.results[0], *made], joined.results, strict=True):
-        old.replace_all_uses_with(new)
+    call_in_place_of([call.results[0], *made], name, passed, call, call.location)
     for old in (call, *updates):
         old.erase()
 

@@ -7,7 +7,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, ROWS, family_of, mark
-from blu.passes.framework.kernels import WISHES, callee_of, kernels_in
+from blu.passes.framework.kernels import call_in_place_of, callee_of, erase_uncalled, kernels_in, wished_in
 from blu.passes.gpu.gemm.boxes.row_sums import CLUSTERS, SUMS
 from blu.passes.gpu.gemm.choice import choose_instruction
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
@@ -40,20 +40,16 @@ class SumRowsInProducts(Pass):
         target, kernels = GpuTarget.of(module), kernels_in(module)
         if not target.wgmma:
             return
-        wishes = module.operation.attributes.get(WISHES, None)
-        wished = {item.name for item in wishes} if isinstance(wishes, ir.DictAttr) else set()
-        joined = set()
+        wished, joined = wished_in(module), dict[str, func.FuncOp]()
         for call in list(find(module, func.CallOp)):
             if callee_of(call) not in kernels or callee_of(call) in wished:
                 continue
             product = _product_of(call, kernels, wished)
             if product is not None:
-                joined |= {callee_of(call), callee_of(product)}
+                joined |= {callee_of(item): kernels[callee_of(item)] for item in (call, product)}
                 _fuse(product, call, kernels)
                 self.count("kernels of rows that products do")
-        called = {callee_of(call) for call in find(module, func.CallOp)} if joined else set()
-        for name in joined - called:
-            kernels[name].operation.erase()
+        erase_uncalled(module, joined)
 
 
 def _product_of(call: func.CallOp, kernels: dict[str, func.FuncOp], wished: set[str]) -> func.CallOp | None:
@@ -145,10 +141,7 @@ def _fuse(product: func.CallOp, rows: func.CallOp, kernels: dict[str, func.FuncO
     passed = list(rows.operands_)
     passed[place : place + 1] = []
     results = [*product.results, *rows.results]
-    with ir.InsertionPoint(rows), product.location:
-        call = func.CallOp([result.type for result in results], name, [*product.operands_, *passed])
-    for old, new in zip(results, call.results, strict=True):
-        old.replace_all_uses_with(new)
+    call_in_place_of(results, name, [*product.operands_, *passed], rows, product.location)
     rows.erase()
     product.erase()
 

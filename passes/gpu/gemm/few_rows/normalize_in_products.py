@@ -7,7 +7,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, MAKES_ROWS, ROWS, family_of, mark
-from blu.passes.framework.kernels import WISHES, callee_of, kernels_in
+from blu.passes.framework.kernels import call_in_place_of, callee_of, erase_uncalled, kernels_in, wished_in
 from blu.passes.gpu.gemm.choice import ProductSizes, choose_instruction, takes_strips
 from blu.passes.gpu.gemm.few_rows import strips
 from blu.passes.gpu.gemm.few_rows.prologue import can_make
@@ -38,8 +38,7 @@ class NormalizeInProducts(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        kernels, wishes = kernels_in(module), module.operation.attributes.get(WISHES, None)
-        wished = {item.name for item in wishes} if isinstance(wishes, ir.DictAttr) else set()
+        kernels, wished = kernels_in(module), wished_in(module)
         target = GpuTarget.of(module)
         makers = {
             name for name, kernel in kernels.items() if family_of(kernel) == ROWS and can_make(kernel.entry_block)
@@ -53,7 +52,7 @@ class NormalizeInProducts(Pass):
                     _fuse(call, reader, kernels)
                 call.erase()
                 self.count("kernels of rows that products make")
-        _erase_unused(module, kernels)
+        erase_uncalled(module, kernels)
 
 
 def _takes(
@@ -99,10 +98,7 @@ def _fuse(rows: func.CallOp, product: func.CallOp, kernels: dict[str, func.FuncO
         kernels[name] = _join(name, kernels[callee_of(rows)], kernels[callee_of(product)], place)
     passed = list(product.operands_)
     passed[place : place + 1] = rows.operands_
-    with ir.InsertionPoint(product), product.location:
-        call = func.CallOp([result.type for result in product.results], name, passed)
-    for old, new in zip(product.results, call.results, strict=True):
-        old.replace_all_uses_with(new)
+    call_in_place_of(list(product.results), name, passed, product, product.location)
     product.erase()
 
 
@@ -120,10 +116,3 @@ def _join(name: str, rows: func.FuncOp, product: func.FuncOp, place: int) -> fun
         (made,) = clone_kernel(rows, arguments[place : place + count])
         func.ReturnOp(clone_kernel(product, [*arguments[:place], made, *arguments[place + count :]]))
     return kernel
-
-
-def _erase_unused(module: ir.Module, kernels: dict[str, func.FuncOp]) -> None:
-    called = {callee_of(call) for call in find(module, func.CallOp)}
-    for name, kernel in kernels.items():
-        if name not in called:
-            kernel.operation.erase()
