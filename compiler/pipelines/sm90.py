@@ -8,6 +8,7 @@ from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
 from blu.passes.gpu.attention.few_queries.insert_in_attention import InsertInAttention
 from blu.passes.gpu.attention.keep_logarithms import KeepLogarithms
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
+from blu.passes.gpu.gemm.boxes.split_row_sums import SplitRowSums
 from blu.passes.gpu.gemm.boxes.sum_rows_in_products import SumRowsInProducts
 from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
 from blu.passes.gpu.lower.check_early_launches import CheckEarlyLaunches
@@ -102,6 +103,7 @@ PIPELINE = Pipeline(
                 FoldCounters(),
                 PackSearches(),
                 SplitColumnSums(),  # ranges of rows are grouped like other reductions
+                SplitRowSums(),  # ranges of columns are grouped with what makes them
                 Fuse(scalars_apart=True),
                 ShareNumbers(),  # before anything is done for each kernel
                 MergeKernels(),  # those that differed in numbers only are one already

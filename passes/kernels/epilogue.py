@@ -36,17 +36,31 @@ class ColumnSum:
 
 
 @dataclass(frozen=True)
+class RangeOfRow:
+    """Sums of ranges of `length` columns of a tensor, which output number `output` is, rounded, written to `target`.
+
+    A row of `target` has the ranges of a row.
+    """
+
+    terms: ir.Value
+    output: int
+    length: int
+    target: IndexedBuffer
+
+
+@dataclass(frozen=True)
 class Epilogue:
     """What becomes of the sums: `outputs` pairs each output buffer with the tensor that it receives.
 
-    `sums` are those down the columns of outputs. GPUs alone have them, and sums along rows. What is `made` already is
-    given to who evaluates.
+    `sums` are those down the columns of outputs, `row_sums` those along rows of what outputs round. GPUs alone have
+    them, and sums along whole rows. What is `made` already is given to who evaluates.
     """
 
     contraction: Contraction
     buffers: Mapping[ir.Value, ir.Value]
     outputs: Sequence[tuple[ir.Value, IndexedBuffer]]
     sums: Sequence[ColumnSum] = ()
+    row_sums: Sequence[RangeOfRow] = ()
     made: Sequence[tuple[ir.Value, Dims]] = ()
 
     def store(self, total: ir.Value, point: Point, lanes: int, count: int) -> None:
@@ -60,8 +74,15 @@ class Epilogue:
         self, total: ir.Value, point: Point, lanes: int, count: int, known: Known | None = None
     ) -> list[ir.Value]:
         """The value of each output at `point`, none of them written yet. `known` is what `read` gave there."""
+        return self.evaluate_terms(total, point, lanes, count, known)[0]
+
+    def evaluate_terms(
+        self, total: ir.Value, point: Point, lanes: int, count: int, known: Known | None = None
+    ) -> tuple[list[ir.Value], list[ir.Value]]:
+        """The same, and the terms of each of `row_sums`."""
         evaluation = _Evaluation(self, total, point, lanes, count, dict(known or {}))
-        return [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
+        values = [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
+        return values, [evaluation.value(item.terms, item.target.dims) for item in self.row_sums]
 
     def asks_for_indices(self, operation: ir.Operation) -> bool:
         """Whether the body of a linalg.generic has a linalg.index."""
@@ -157,28 +178,32 @@ def read_epilogue(
     """Find out which iteration dim each output dimension follows."""
     known: dict[ir.Value, Dims] = {contraction.operation.results[0]: contraction.result_dims}
     for operation in contraction.operation.parent.regions[0].blocks[0].operations:
-        if operation.operation.name == "linalg.generic" and not _is_column_sum(operation.operation):
+        if operation.operation.name == "linalg.generic" and not _is_range_sum(operation.operation):
             _follow(operation.operation, known)
-    added = [(tensor, buffer) for tensor, buffer in outputs if _is_column_sum(_definition(tensor))]
+    added = [(tensor, buffer) for tensor, buffer in outputs if _is_range_sum(_definition(tensor))]
     outputs = [output for output in outputs if output not in added]
     # What does not depend on the product is here because it walks the same elements.
     dims = {tensor: known.get(tensor, contraction.result_dims) for tensor, _ in outputs}
     targets = [(tensor, IndexedBuffer(buffer, dims[tensor])) for tensor, buffer in outputs]
-    sums = [_column_sum(contraction, tensor, buffer, outputs) for tensor, buffer in added]
-    return Epilogue(contraction, buffers, targets, sums)
+    sums = [_range_sum(contraction, tensor, buffer, outputs) for tensor, buffer in added]
+    columns = [item for item in sums if isinstance(item, ColumnSum)]
+    return Epilogue(contraction, buffers, targets, columns, [item for item in sums if isinstance(item, RangeOfRow)])
 
 
-def _is_column_sum(operation: ir.Operation | None) -> bool:
+def _is_range_sum(operation: ir.Operation | None) -> bool:
     nest = None if operation is None else loop_nest(operation, 0)
     return nest is not None and nest.sums_product
 
 
-def _column_sum(
+def _range_sum(
     contraction: Contraction, tensor: ir.Value, buffer: ir.Value, outputs: Sequence[tuple[ir.Value, ir.Value]]
-) -> ColumnSum:
+) -> ColumnSum | RangeOfRow:
     nest = loop_nest(tensor.owner, 0)
-    assert nest is not None, "a column sum without loops"
+    assert nest is not None, "a sum over ranges without loops"
     rows, known = nest.inputs[0], [output for output, _ in outputs]
+    if nest.columns_length:
+        roundings = [number for number, value in enumerate(known) if rows in (value, *value.owner.operands)]
+        return RangeOfRow(rows, roundings[0], nest.columns_length, IndexedBuffer(buffer, contraction.result_dims))
     number = known.index(rows if rows in known else rows.owner.operands[0])  # halves are widened
     return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, contraction.result_dims))
 

@@ -1,16 +1,17 @@
-"""Sums down the columns of what follows a product, where the warps that hold its rows do not add them up.
+"""Sums over ranges of what follows a product, where the warps that hold it do not add them up.
 
-The boxes' warps do (boxes/column_sums.py). Any other kind of kernel stores its results first, and another launch reads
-them: a thread adds up a range of rows for some neighbouring columns.
+The boxes' warps do (boxes/column_sums.py, boxes/row_totals.py). Any other kind of kernel stores its results first, and
+another launch reads them: a thread adds up a range of rows for some neighbouring columns, or a range of columns of a
+row, as they are stored.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-from blu.dialects.core.mlir import arith, func, ir, vector
+from blu.dialects.core.mlir import arith, func, ir, memref, vector
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.boxes.plan import adds_columns
+from blu.passes.gpu.gemm.boxes.plan import adds_columns, adds_rows
 from blu.passes.gpu.gemm.output import aligned_accesses, choose_lanes
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
@@ -18,20 +19,64 @@ from blu.passes.gpu.gemm.split import Read
 from blu.passes.gpu.kernel import GpuKernel, repeat, when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import IndexedBuffer, Point
-from blu.passes.kernels.epilogue import ColumnSum, Epilogue
+from blu.passes.kernels.epilogue import ColumnSum, Epilogue, RangeOfRow
 from blu.passes.kernels.schedules import Schedule
+from blu.passes.loops.fuse.loops import loop_nest
 
 THREADS = 256
 _TOGETHER = 4
 """Rows that a thread reads at a time."""
 
 
+def has_row_sums(kernel: func.FuncOp) -> bool:
+    """Whether a kernel adds up ranges of columns."""
+    generics = (item.operation for item in kernel.entry_block.operations if item.operation.name == "linalg.generic")
+    return any(nest is not None and nest.columns_length for nest in (loop_nest(item, 0) for item in generics))
+
+
 def emit_apart(kernel: func.FuncOp, read: Read, schedule: Schedule) -> list[func.FuncOp]:
     """The kernels of all column sums that the product's own does not make. The product's is still to be written."""
     product, epilogue = read(GpuKernel.read(kernel))
-    if isinstance(schedule, WgmmaSchedule) and adds_columns(product, epilogue, schedule):
-        return []
-    return [_emit(kernel, read, number) for number in range(len(epilogue.sums))]
+    of_warps = isinstance(schedule, WgmmaSchedule)
+    launched: list[func.FuncOp] = []
+    if not (of_warps and adds_columns(product, epilogue, schedule)):
+        launched += [_emit(kernel, read, number) for number in range(len(epilogue.sums))]
+    if not (of_warps and adds_rows(product, epilogue, schedule)):
+        launched += [_emit_rows(kernel, read, number) for number in range(len(epilogue.row_sums))]
+    return launched
+
+
+def _emit_rows(kernel: func.FuncOp, read: Read, number: int) -> func.FuncOp:
+    frame = GpuKernel.open(kernel, name=f"{kernel.name.value}_rows" + f"_{number}" * bool(number))
+    product, epilogue = read(frame)
+    sums = epilogue.row_sums[number]
+    source = epilogue.outputs[sums.output][1]
+    rows, ranges = ir.MemRefType(sums.target.buffer.type).shape
+    location = product.contraction.operation.location
+    with location, frame.launch((ceil(rows * ranges / THREADS),), THREADS) as here:
+        place = numbers.add(numbers.multiply(numbers.as_number(here.block[0]), THREADS), numbers.as_number(here.thread))
+        with when(numbers.is_below(place, rows * ranges)):
+            row, part = numbers.divide(place, ranges), numbers.remainder(place, ranges)
+            total = _add_up_row(sums, source, row, numbers.multiply(part, sums.length))
+            memref.store(total, sums.target.buffer, [_index(row), _index(part)])
+    return frame.replacement
+
+
+def _add_up_row(sums: RangeOfRow, source: IndexedBuffer, row: ir.Value, first: ir.Value) -> ir.Value:
+    """The sum of the columns of a range that exist, in order."""
+    columns, f32 = ir.MemRefType(source.buffer.type).shape[1], numbers.f32()
+    count = numbers.smaller(numbers.subtract(columns, first), sums.length)
+
+    def body(column: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        value = memref.load(source.buffer, [_index(row), _index(numbers.add(first, column))])
+        return [arith.addf(carried[0], value if value.type == f32 else arith.extf(f32, value))]
+
+    (total,) = repeat(0, count, 1, [numbers.real(0.0)], body)
+    return total
+
+
+def _index(number: ir.Value) -> ir.Value:
+    return arith.index_castui(ir.IndexType.get(), number)
 
 
 def _emit(kernel: func.FuncOp, read: Read, number: int) -> func.FuncOp:
@@ -80,4 +125,4 @@ def _add_up(sums: ColumnSum, source: IndexedBuffer, part: ir.Value, column: ir.V
 def _point(sums: ColumnSum, row: ir.Value, column: ir.Value) -> Point:
     """Of the source a row, of the target a range of them."""
     places = zip(sums.target.dims, (row, column), strict=True)
-    return {dim: arith.index_castui(ir.IndexType.get(), value) for dim, value in places if dim is not None}
+    return {dim: _index(value) for dim, value in places if dim is not None}

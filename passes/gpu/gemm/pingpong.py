@@ -56,7 +56,7 @@ GROUPS = 3
 THREADS = GROUPS * wgmma.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
 _FEW_COPY_REGISTERS, _MOST_MULTIPLY_REGISTERS = 24, 240
-"""Where sums stay in registers while whole rows are looked at."""
+"""Where sums stay in registers while whole rows are looked at, or those of a tile's rows are beside them."""
 FORMATS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
@@ -111,9 +111,9 @@ class BlockCode:
     @property
     def _registers(self) -> tuple[int, int]:
         """Those of a thread that copies, and of one that multiplies."""
-        keeps_sums = self.boxes is not None and self.boxes.keeps_sums
+        keeps_more = self.boxes is not None and self.boxes.keeps_more
         few = _FEW_COPY_REGISTERS, _MOST_MULTIPLY_REGISTERS
-        return few if keeps_sums else (COPY_REGISTERS, MULTIPLY_REGISTERS)
+        return few if keeps_more else (COPY_REGISTERS, MULTIPLY_REGISTERS)
 
     # The multiplying groups.
     def _multiply(self, group: ir.Value, write: SlabWriter | Write | BoxWriter) -> None:

@@ -19,6 +19,7 @@ from blu.passes.gpu.gemm.choice import (
     clocks_of_warps,
     tiles_of,
 )
+from blu.passes.gpu.gemm.column_sums import has_row_sums
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.gemm import product_of
 from blu.passes.gpu.gemm.limits import excess, misfit, place_of_sums
@@ -33,12 +34,13 @@ from blu.passes.gpu.gemm.schedule import (
     WgmmaSchedule,
     parts_of,
 )
+from blu.passes.gpu.gemm.wgmma import largest
 from blu.passes.kernels.schedules import Fields, Schedule, Scheduler, around, make, missing
 
 
 def choose(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Fields:
     """What sizes decide of a product; what is given stays."""
-    return _choose(kernel, target, given, can_split=True).fields
+    return _choose(kernel, target, given, can_split=not has_row_sums(kernel)).fields
 
 
 def _choose(kernel: func.FuncOp, target: GpuTarget, given: Fields, can_split: bool) -> Schedule:
@@ -67,6 +69,7 @@ def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
             LoopsSchedule() if product is None else choose_by_strides(product, schedule, target, makes_rows(kernel))
         )
         if isinstance(schedule, WgmmaSchedule):
+            schedule = largest(schedule) if has_row_sums(kernel) else schedule
             schedule = replace(schedule, sums=place_of_sums(schedule, kernel, target))
     if product is not None and not isinstance(schedule, LoopsSchedule):
         _check_parts(kernel, schedule)

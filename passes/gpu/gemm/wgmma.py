@@ -91,6 +91,12 @@ def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1)
     return min(narrower, key=lambda item: _clocks(product, item, target))
 
 
+def largest(schedule: WgmmaSchedule) -> WgmmaSchedule:
+    """The same with tiles that are ranges of what follows: the largest."""
+    rows, columns = WARPGROUP_TILES[schedule.registers]
+    return replace(schedule, rows=rows, columns=columns, stages=WgmmaSchedule.stages)
+
+
 def _rows_together(product: Product, schedule: WgmmaSchedule) -> int:
     """How many rows of tiles are walked together: as many as stay in the cache, where each such band reads all of a
     right factor that does not."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from blu.dialects.core.mlir import func, ir
 from blu.passes.gpu.isa import approx
 from blu.passes.gpu.lower.fast_math import ATTRIBUTE, FUSES, scaled
+from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.math.elements import Elements, clamp, element_type, fma, polynomial, select
 from blu.passes.kernels.math.error_function import LOG_ERFC
 from blu.passes.kernels.math.exponential import LOG2_E, TANH
@@ -57,7 +58,22 @@ def _rough_exp(x: Elements) -> Elements:
 
 
 def _folded_exp(x: Elements) -> Elements:
-    return _exp2(Elements(scaled(x.value, LOG2_E), x.fused))
+    less = _without_splat(x)
+    return _exp2(Elements(scaled(x.value, LOG2_E), x.fused) if less is None else fma(less[0], LOG2_E, less[1]))
+
+
+def _without_splat(x: Elements) -> tuple[Elements, Elements] | None:
+    """a and -s log2(e) for a - s, where s is one number for all elements: that is multiplied then, not the result."""
+    owner = None if isinstance(x.value.owner, ir.Block) else x.value.owner
+    if owner is None or owner.name != "arith.subf" or isinstance(owner.operands[1].owner, ir.Block):
+        return None
+    splat = owner.operands[1].owner
+    if splat.name != "vector.broadcast" or isinstance(splat.operands[0].type, ir.VectorType):
+        return None
+    with ir.InsertionPoint(splat), splat.location:
+        scaled_splat = Elements(splat.operands[0], x.fused) * -LOG2_E
+        less = vectors.splat(scaled_splat.value, x.value.type.shape[0])
+    return Elements(owner.operands[0], x.fused), Elements(less, x.fused)
 
 
 def _exp2(x: Elements) -> Elements:

@@ -25,6 +25,15 @@ def is_of_product(operation: ir.Operation, fold: Fold, target: GpuTarget) -> boo
     return contraction is not None and _is_by_warpgroups(contraction, target)
 
 
+def halves_product_behind(value: ir.Value, target: GpuTarget) -> ir.Operation | None:
+    """The product of halves by warpgroups of which elementwise ops of the same loops make a value; None if none."""
+    contraction = _contraction_behind(value)
+    if contraction is None or not _is_by_warpgroups(contraction, target, needs_whole_tiles=False):
+        return None
+    types = {str(ir.RankedTensorType(factor.type).element_type) for factor in list(contraction.operands)[:2]}
+    return contraction if types <= {*_HALVES} else None
+
+
 def rows_of(operation: ir.Operation, fold: Fold) -> ir.Value | None:
     """The only operand of a sum, of halves or f32, where terms are its elements, widened."""
     nest, term = loop_nest(operation, 0), fold.term
@@ -91,8 +100,8 @@ def _is_deep(factor: ir.Value, dims: Sequence[int | None], depth: int) -> bool:
     return dims[0 if is_turned else 1] == depth
 
 
-def _is_by_warpgroups(operation: ir.Operation, target: GpuTarget) -> bool:
-    """Whether warpgroups do a product of whole tiles, one of two matrices that lie in memory."""
+def _is_by_warpgroups(operation: ir.Operation, target: GpuTarget, needs_whole_tiles: bool = True) -> bool:
+    """Whether warpgroups do a product of tiles of whole rows, one of two matrices that lie in memory."""
     factors = list(operation.operands)[:2]
     if any(not isinstance(value.owner, ir.Block) and is_repeated(value.owner.operation) for value in factors):
         return False
@@ -105,5 +114,6 @@ def _is_by_warpgroups(operation: ir.Operation, target: GpuTarget) -> bool:
     if contraction.result_dims != (contraction.rows, contraction.columns):
         return False
     sizes = ProductSizes.of(contraction, instruction)
-    is_whole = sizes.rows % WARPGROUP_TILES["none"][0] == 0 and sizes.is_aligned and not sizes.is_degenerate
-    return is_whole and takes_warpgroups(sizes, target) and fills_warpgroups(sizes)
+    if needs_whole_tiles and sizes.rows % WARPGROUP_TILES["none"][0]:
+        return False
+    return sizes.is_aligned and not sizes.is_degenerate and takes_warpgroups(sizes, target) and fills_warpgroups(sizes)

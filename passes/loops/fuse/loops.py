@@ -17,7 +17,9 @@ VIEWS = (
 # Ops that a kernel repeats for itself rather than reading their result.
 REPEATED = ("arith.constant", "tensor.empty", "linalg.fill")
 OF_PRODUCT = "blu.of_product"
-"""Of a sum over ranges of rows: a product makes what it adds up, and may do it. Ranges are those of its warps then."""
+"""Of a sum over ranges of rows: a product makes what it adds up, and may do it. Ranges are those of its warps then.
+
+So are sums over ranges of columns, which are always of a product: its tiles'."""
 OF_GRADIENT = "blu.of_gradient"
 """Of a sum over ranges of the rows of each head: a gradient of attention makes what it adds up, and does it.
 
@@ -130,6 +132,13 @@ class Loops:
         return row.rhs.value if known else 0
 
     @cached_property
+    def columns_length(self) -> int:
+        if len(self.maps) != 2 or self.dims[0] != (0, 1) or not self.reduces_rows:
+            return 0
+        found = re.fullmatch(r"\(d0, d1\) -> \(d0, d1 floordiv (\d+)\)", str(self.maps[1]))
+        return int(found.group(1)) if found else 0
+
+    @cached_property
     def dealt(self) -> tuple[int, int] | None:
         if len(self.maps) != 2 or self.dims != [(0, 1), None]:
             return None
@@ -220,6 +229,14 @@ class LoopNest:
         return self.loops.range_length
 
     @property
+    def columns_length(self) -> int:
+        """How many columns each result of a sum over ranges of columns is the sum of; 0 for any other op.
+
+        Its indexing maps are (i, j) -> (i, j) and (i, j) -> (i, j floordiv length).
+        """
+        return self.loops.columns_length
+
+    @property
     def dealt(self) -> tuple[int, int] | None:
         """Of a sum over ranges to which rows are dealt out, how many rows each gets at a time, and how many there are.
 
@@ -229,8 +246,8 @@ class LoopNest:
 
     @property
     def sums_product(self) -> bool:
-        """Whether this is a sum over ranges of rows that the product may make which makes its terms."""
-        return OF_PRODUCT in self.operation.attributes and bool(self.range_length)
+        """Whether this is a sum over ranges of rows or columns that the product may make which makes its terms."""
+        return OF_PRODUCT in self.operation.attributes and bool(self.range_length or self.columns_length)
 
     @property
     def sums_gradient(self) -> bool:
@@ -273,6 +290,6 @@ def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
     iterators = attributes["iterator_types"] if operation.name == "linalg.generic" else None
     loops = _loops((attributes["indexing_maps"], iterators, types, num_inputs))
     nest = LoopNest(operation, index, operands[:num_inputs], operands[num_inputs:], loops)
-    if None in nest.dims and not (nest.range_length or nest.dealt or nest.sums_gradient):
+    if None in nest.dims and not (nest.range_length or nest.dealt or nest.sums_gradient or nest.sums_product):
         return None
     return nest

@@ -14,7 +14,7 @@ from blu.passes.gpu.isa.tma import TileMap
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.contraction import IndexedBuffer
-from blu.passes.kernels.epilogue import ColumnSum, Dims, Epilogue
+from blu.passes.kernels.epilogue import ColumnSum, Dims, Epilogue, RangeOfRow
 
 ROWS = 16
 BOX_BYTES = ROWS * wgmma.ROW_BYTES
@@ -60,6 +60,13 @@ def adds_columns(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) 
     return schedule.sums == "boxed" and product.rows % schedule.rows == 0 and fits
 
 
+def adds_rows(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> bool:
+    """Whether warps add up their rows of a tile, before boxes take these away: a tile is one range of columns."""
+    dims = (product.contraction.rows, product.contraction.columns)
+    fits = all(item.length == schedule.columns and item.target.dims == dims for item in epilogue.row_sums)
+    return schedule.sums == "boxed" and fits
+
+
 def is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
     """Whether a tensor has a box for each part of a tile, whose rows begin where the copy engine takes them."""
     contraction, element = product.contraction, operand.element
@@ -96,6 +103,11 @@ class BoxPlan:
     def sums(self) -> Sequence[ColumnSum]:
         """The sums down columns of results that warps make."""
         return self.epilogue.sums if adds_columns(self.product, self.epilogue, self.schedule) else ()
+
+    @property
+    def row_sums(self) -> Sequence[RangeOfRow]:
+        """The sums along rows that warps make."""
+        return self.epilogue.row_sums if adds_rows(self.product, self.epilogue, self.schedule) else ()
 
     @property
     def is_wide(self) -> bool:

@@ -24,6 +24,7 @@ from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, WARPS, BoxPlan, is_in_boxes
+from blu.passes.gpu.gemm.boxes.row_totals import over_lanes, own_of, own_row
 from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
@@ -101,7 +102,12 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
     plan = RowPlan(product, epilogue, schedule)
     whole = [target for _, target in epilogue.outputs if len(target.dims) > 1]
     is_cut = product.columns in [schedule.columns * size for size in CLUSTERS] and schedule.split == 1
-    if not is_cut or (schedule.rows, product.outer) != (_ROWS // 2 * wgmma.ROWS, 1) or epilogue.sums:
+    if (
+        not is_cut
+        or (schedule.rows, product.outer) != (_ROWS // 2 * wgmma.ROWS, 1)
+        or epilogue.sums
+        or epilogue.row_sums
+    ):
         return "a cluster of two or four blocks has 128 whole rows of one product"
     if sorted({target.element.width for target in whole}) != [16, 32] or len(whole) != 1 + len(plan.narrow):
         return "one result in f32 stays in registers, others are halves"
@@ -122,7 +128,7 @@ class RowBoxes(Boxes):
     rank: ir.Value
 
     @property
-    def keeps_sums(self) -> bool:
+    def keeps_more(self) -> bool:
         return True
 
     def begin(self) -> None:
@@ -187,7 +193,7 @@ class RowWriter(BoxWriter):
             self._wait(number, turn)
             if part == 0:
                 biases = self._read_biases(tile, column * wide)
-            blocks = self._write_box(number, sums[first : first + wide // 2], tile, biases, [])
+            blocks = self._write_box(number, sums[first : first + wide // 2], tile, (None, biases), ([], []))
             for block, (pairs,) in enumerate(blocks):
                 for place, pair in enumerate(pairs):
                     half, row = divmod(place, 2)
@@ -214,9 +220,7 @@ class RowWriter(BoxWriter):
     def _exchange(self, values: Sequence[ir.Value], number: int, turn: ir.Value) -> list[ir.Value]:
         """The sums of whole rows, from those of a thread's columns."""
         area = numbers.add(self.places, _FREE * BOX_BYTES)
-        for distance in (1, 2):
-            values = [arith.addf(value, shfl.bfly(value, distance)) for value in values]
-        word = arith.bitcast(numbers.i32(), self._own(values))
+        word = arith.bitcast(numbers.i32(), own_of(over_lanes(values), self._lane))
         slots, full = number * self.rows.cluster * _SLOT, _BARRIERS + number * mbarrier.BYTES
         own = numbers.add(area, numbers.multiply(self._lane, 4))
         place = numbers.add(own, numbers.multiply(self.rank, _SLOT))
@@ -233,25 +237,15 @@ class RowWriter(BoxWriter):
             total = arith.addf(total, part)
         return [shfl.idx(total, row, _ROWS) for row in range(_ROWS)]
 
-    def _own(self, values: Sequence[ir.Value]) -> ir.Value:
-        """Of the numbers of four rows that four lanes have, each lane's own."""
-        number, found = numbers.remainder(self._lane, _ROWS), values[0]
-        for row in range(1, _ROWS):
-            found = arith.select(numbers.is_equal(number, row), values[row], found)
-        return found
-
     def _store_row_numbers(self, known: Sequence[Known], tile: TilePosition) -> None:
         """Write what results have of each row, by the first block."""
-        number = numbers.remainder(self._lane, _ROWS)
-        row = numbers.add(numbers.add(tile.row, numbers.multiply(self.warp, 16)), numbers.divide(self._lane, _ROWS))
-        row = numbers.add(row, numbers.multiply(numbers.divide(number, 2), wgmma.ROWS))
-        row = numbers.add(row, numbers.multiply(numbers.remainder(number, 2), 8))
+        row = own_row(tile, self.warp, self._lane)
         exists = arith.andi(numbers.is_equal(self.rank, 0), numbers.is_below(row, self.plan.product.rows))
         with when(exists):
             index = arith.index_castui(ir.IndexType.get(), row)
             for tensor, target in self.rows.epilogue.outputs:
                 if target.dims == self.rows.row_dims:
-                    own = self._own([item[tensor, self.rows.row_dims] for item in known])
+                    own = own_of([item[tensor, self.rows.row_dims] for item in known], self._lane)
                     memref.store(own, target.buffer, [index])
 
     # -- boxes of halves ---------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.column_sums import ColumnTotals
 from blu.passes.gpu.gemm.boxes.pairs import Bytes, Halves, Words
 from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, ROWS, WARPS, BoxPlan
+from blu.passes.gpu.gemm.boxes.row_totals import RowTotals
 from blu.passes.gpu.gemm.output import aligned_accesses
 from blu.passes.gpu.gemm.slabs import TilePosition
 from blu.passes.gpu.isa import barrier, mbarrier, shfl, tma, wgmma
@@ -36,9 +37,9 @@ class Boxes:
     maps: Sequence[ir.Value]
 
     @property
-    def keeps_sums(self) -> bool:
-        """Whether sums stay in registers once they have left in boxes."""
-        return False
+    def keeps_more(self) -> bool:
+        """Whether registers hold more than sums that are still to leave in boxes."""
+        return bool(self.plan.row_sums)
 
     def begin(self) -> None:
         """Make the barriers, by one thread."""
@@ -87,7 +88,8 @@ class BoxWriter:
                 tma.wait_group_read(0)
             barrier.warp_sync()
         each, wide, down = self.plan.schedule.columns // 2, self.plan.columns, self.plan.down
-        biases = self._read_biases(tile, 0)
+        biases, sides = self._read_biases(tile, 0), self._read_all_sides(tile)
+        rows = [RowTotals(self.plan, item.target, tile, self._lane, self.warp) for item in self.plan.row_sums]
         for number in range(self.plan.count):
             column, part = divmod(number, down)
             if part == 0:
@@ -97,10 +99,13 @@ class BoxWriter:
                 following = self._read_biases(tile, (column + 1) * wide)
             first = part * each + column * wide // 2
             self._wait(number, turn)
-            self._write_box(number, sums[first : first + wide // 2], tile, biases, totals)
+            own = sums[first : first + wide // 2]
+            self._write_box(number, own, tile, (sides.get(part), biases), (totals, rows))
             if part == down - 1:
                 self._write_totals(totals, tile, column * wide)
             biases = following
+        for total in rows:
+            total.write()
 
     def end(self) -> None:
         """Shared memory stays until all boxes have left it."""
@@ -183,20 +188,21 @@ class BoxWriter:
         number: int,
         sums: Sequence[ir.Value],
         tile: TilePosition,
-        biases: Sequence[Known],
-        totals: Sequence[ColumnTotals],
+        around: tuple[Sequence[Known] | None, Sequence[Known]],
+        totals: tuple[Sequence[ColumnTotals], Sequence[RowTotals]],
     ) -> list[list[list[ir.Value]]]:
-        """Write a box of each result; of each block the pairs of each of them."""
+        """Write a box of each result; of each block the pairs of each of them. `around` is what follows rows, unless it
+        is still to be read, and columns."""
         blocks, together = list(range(self.plan.columns // _BLOCK)), self._together
         written: list[list[list[ir.Value]]] = []
-        sides = [self._read_sides(row, number, tile) for row in (0, 1)]
+        sides = around[0] or self._read_sides(number, tile)
         for first in range(0, len(blocks), together):
             chosen = blocks[first : first + together]
             taken: Iterable = (self._take(number, block) for block in chosen)
             if not self.plan.is_mixed:  # where they are, one after the other, for want of registers
                 taken = list(taken)
             results = [
-                self._evaluate(number, block, sums, tile, known, (sides, biases))
+                self._evaluate(number, block, sums, tile, known, (sides, around[1]), totals[1])
                 for block, known in zip(chosen, taken, strict=True)
             ]
             if self.plan.reads:
@@ -204,7 +210,7 @@ class BoxWriter:
             for block, values in zip(chosen, results, strict=True):
                 for place, (words, target) in enumerate(zip(values, self.plan.outputs, strict=True)):
                     self._pairs_of(target).put(self._place(number, place), block, words)
-                self._add_up(totals, block, values)
+                self._add_up(totals[0], block, values)
             written += results
         self._send(number, tile)
         return written
@@ -260,6 +266,7 @@ class BoxWriter:
         tile: TilePosition,
         taken: Sequence[Sequence[ir.Value]],
         around: tuple[Sequence[Known], Sequence[Known]],
+        totals: Sequence[RowTotals],
     ) -> list[list[ir.Value]]:
         """Of each result the pairs of a block."""
         plan, (sides, biases) = self.plan, around
@@ -273,7 +280,10 @@ class BoxWriter:
             own = sums[4 * eighth + 2 * row : 4 * eighth + 2 * row + 2]
             total = vector.from_elements(vectors.vector_type(PAIR, numbers.f32()), list(own))
             point = self._point(tile, *self._element(number, tile, eighth, row))
-            values = plan.epilogue.evaluate(total, point, PAIR, PAIR, known)
+            values, terms = plan.epilogue.evaluate_terms(total, point, PAIR, PAIR, known)
+            for own_total, term in zip(totals, terms, strict=False):
+                column, part = divmod(number, plan.down)
+                own_total.add(2 * part + row, column * plan.columns + eighth * 8, term)
             for found, value, target in zip(words, values, plan.outputs, strict=True):
                 found.append(self._pairs_of(target).pair_of(vectors.splat(value, PAIR)))
         return words
@@ -298,11 +308,15 @@ class BoxWriter:
             found.append(self._read(keys, self._point(tile, tile.row, column)))
         return found
 
-    def _read_sides(self, row: int, number: int, tile: TilePosition) -> Known:
-        """What follows rows."""
+    def _read_sides(self, number: int, tile: TilePosition) -> list[Known]:
+        """What follows rows, for both of a thread in a box."""
         contraction = self.plan.product.contraction
         keys = [key for key in self._small_reads() if contraction.rows in key[1]]
-        return self._read(keys, self._point(tile, *self._element(number, tile, 0, row)))
+        return [self._read(keys, self._point(tile, *self._element(number, tile, 0, row))) for row in (0, 1)]
+
+    def _read_all_sides(self, tile: TilePosition) -> dict[int, list[Known]]:
+        """The same for a whole tile, by 64 rows, where it stays in registers: many boxes have the same rows."""
+        return {part: self._read_sides(part, tile) for part in range(self.plan.down)} if self.plan.row_sums else {}
 
     def _small_reads(self) -> Iterator[tuple[ir.Value, Dims]]:
         return (key for key in self.plan.epilogue.reads if key not in self.plan.reads)
