@@ -133,3 +133,61 @@ module {
   func.func private @three(memref<32xf32>, memref<48xf32>, memref<31xf32>) attributes {blu.kernel = "rows"}
   func.func private @four(memref<48xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
 }
+
+// -----
+
+// Rows that are read for the last time make room for others: of %0, the first are free when the first of %1 are
+// written, and so on. Columns are in use together: as of %3, the strides of which pass by others.
+// CHECK: module attributes {blu.arena_bytes = 512 : i64}
+// CHECK: "plan.buffer"() {index = 0 : i64, offset = 0 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 1 : i64, offset = 0 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 2 : i64, offset = 256 : i64, space = "arena"}
+module {
+  func.func @main() {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<2x32xf32>
+    func.call @fill(%0) : (memref<2x32xf32>) -> ()
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<2x32xf32>
+    %a = memref.reinterpret_cast %0 to offset: [0], sizes: [32], strides: [1] : memref<2x32xf32> to memref<32xf32>
+    func.call @row(%a) : (memref<32xf32>) -> ()
+    %b = memref.reinterpret_cast %1 to offset: [0], sizes: [32], strides: [1] : memref<2x32xf32> to memref<32xf32>
+    func.call @row(%b) : (memref<32xf32>) -> ()
+    %c = "plan.part"(%0) {offset = 128 : i64} : (memref<2x32xf32>) -> memref<32xf32>
+    func.call @row(%c) : (memref<32xf32>) -> ()
+    %d = "plan.part"(%1) {offset = 128 : i64} : (memref<2x32xf32>) -> memref<32xf32>
+    func.call @row(%d) : (memref<32xf32>) -> ()
+    %3 = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<2x32xf32>
+    %e = memref.reinterpret_cast %3 to offset: [0], sizes: [2, 16], strides: [32, 1] : memref<2x32xf32> to memref<2x16xf32, strided<[32, 1]>>
+    %f = memref.reinterpret_cast %3 to offset: [16], sizes: [2, 16], strides: [32, 1] : memref<2x32xf32> to memref<2x16xf32, strided<[32, 1], offset: 16>>
+    func.call @columns(%e) : (memref<2x16xf32, strided<[32, 1]>>) -> ()
+    func.call @later(%f) : (memref<2x16xf32, strided<[32, 1], offset: 16>>) -> ()
+    func.call @fill(%1) : (memref<2x32xf32>) -> ()
+    func.call @columns(%e) : (memref<2x16xf32, strided<[32, 1]>>) -> ()
+    return
+  }
+  func.func private @fill(memref<2x32xf32>) attributes {blu.kernel = "rows"}
+  func.func private @row(memref<32xf32>) attributes {blu.kernel = "rows"}
+  func.func private @columns(memref<2x16xf32, strided<[32, 1]>>) attributes {blu.kernel = "rows"}
+  func.func private @later(memref<2x16xf32, strided<[32, 1], offset: 16>>) attributes {blu.kernel = "rows"}
+}
+
+// -----
+
+// Calls of a batch run together: the second row of %0 is not free when the first of %1 is written.
+// CHECK: module attributes {blu.arena_bytes = 512 : i64}
+module {
+  func.func @main() {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<2x32xf32>
+    func.call @fill(%0) : (memref<2x32xf32>) -> ()
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<2x32xf32>
+    %a = "plan.part"(%0) {offset = 128 : i64} : (memref<2x32xf32>) -> memref<32xf32>
+    %b = memref.reinterpret_cast %1 to offset: [0], sizes: [32], strides: [1] : memref<2x32xf32> to memref<32xf32>
+    %c = memref.reinterpret_cast %0 to offset: [0], sizes: [32], strides: [1] : memref<2x32xf32> to memref<32xf32>
+    %d = "plan.part"(%1) {offset = 128 : i64} : (memref<2x32xf32>) -> memref<32xf32>
+    func.call @step(%c, %b) {blu.batch = 0 : i64} : (memref<32xf32>, memref<32xf32>) -> ()
+    func.call @step(%a, %d) {blu.batch = 0 : i64} : (memref<32xf32>, memref<32xf32>) -> ()
+    func.call @fill(%1) : (memref<2x32xf32>) -> ()
+    return
+  }
+  func.func private @fill(memref<2x32xf32>) attributes {blu.kernel = "rows"}
+  func.func private @step(memref<32xf32>, memref<32xf32>) attributes {blu.kernel = "rows"}
+}

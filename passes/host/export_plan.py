@@ -26,7 +26,7 @@ from blu.passes.framework.launches import (
     host_functions,
     kernel_of,
 )
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 from blu.passes.host.loop_places import Surroundings, surroundings_of
 from blu.plan.arguments import Argument
 from blu.plan.collective import Collective

@@ -8,7 +8,7 @@ from dataclasses import replace
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.plan import LoopShape
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 from blu.plan.arguments import Advance, Argument
 from blu.plan.tensors import TensorSpec
 

@@ -12,7 +12,7 @@ from blu.dialects.plan import LOOP, VIEWS, batch_of
 from blu.passes.framework.base import Pass
 from blu.passes.framework.kernels import callee_of, kernels_in
 from blu.passes.framework.launches import host_functions
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 
 START, WAIT = "plan.start", "plan.wait"
 BYTES_BESIDE = 16

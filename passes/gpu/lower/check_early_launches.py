@@ -15,7 +15,7 @@ from blu.passes.framework.launches import EARLY, ON_GPUS, arguments_of, host_fun
 from blu.passes.gpu.isa import griddepcontrol, prefetch
 from blu.passes.gpu.isa.assembly import only_computes, text_of
 from blu.passes.gpu.lower.early_reads import LOADS, PURE, values_behind, written_arguments, written_by
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 
 _STEPS = (ON_GPUS, LOOP, HOST_CALL, "plan.start", "plan.wait")
 _HARMLESS = (*PURE, "math.", "scf.if", "scf.yield")

@@ -16,7 +16,7 @@ from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_
 from blu.passes.gpu.isa import griddepcontrol
 from blu.passes.gpu.lower.early_reads import EarlyReads, readable_early, written_arguments
 from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 from blu.passes.kernels.launch import READS_EARLY
 
 START = "plan.start"

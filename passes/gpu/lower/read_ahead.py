@@ -13,7 +13,7 @@ from blu.passes.framework.launches import ON_GPUS, arguments_of, grid_of, host_f
 from blu.passes.gpu.isa.prefetch import PIECE_BYTES, bulk_prefetch
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.numbers import add, is_below, multiply, number, smaller
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 
 _LINE = 128
 """Bytes of a line of the cache."""

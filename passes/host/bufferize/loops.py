@@ -13,7 +13,7 @@ from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.passes.host.bufferize.host import Host
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 from blu.passes.host.bufferize.views import Root, View, contiguous_strides, whole
 from blu.plan.repeating import AGAIN, BEGIN
 from blu.plan.schema import ALIGNMENT

@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from blu.dataclass import dataclass
-from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import LOOP, LOOP_BODY, VIEWS, body_of
+from blu.dialects.plan import LOOP, LOOP_BODY
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
-from blu.passes.host.bufferize.times import LifeSpan, spans
-from blu.plan.schema import ALIGNMENT
+from blu.passes.host.bufferize.intervals import ARENA_BYTES, Interval, intervals_of
 
-LARGE, LARGE_ALIGNMENT = 1 << 16, 512
-"""Bytes from which on a buffer is a whole number of so many: rows of what lies behind an odd one would not begin where
-lines of a GPU's cache, and bursts of its memory, do."""
-ARENA_BYTES = "blu.arena_bytes"
-"""The attribute of a module, or of a loop's body, with the bytes of all intermediate results."""
+GAPS = 1 / 65536
+"""What gaps may take of what is alive at once, before other places are tried."""
 
 
 @dataclass(frozen=True)
 class PlanMemory(Pass):
-    """Each arena buffer gets an offset; buffers that are never alive together may share memory.
+    """Each arena buffer gets an offset; bytes that are never in use together may be in the same place.
 
         %0 = plan.buffer {space = "arena", index = 0, offset = -1} : memref<4x8xf32>
 
@@ -35,6 +30,10 @@ class PlanMemory(Pass):
     its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", greedy by size).
     Where that leaves gaps, what is alive when most bytes are comes first, what is needed longest at the bottom: then
     these lie without gaps, and what is freed after them is in one piece.
+
+    Parts of a buffer have lives of their own. Rows that are read for the last time make room while others are still
+    needed, and rows that nobody has written yet take none: a head that is computed some rows at a time puts gradients
+    of its rows where the rows were.
     """
 
     level = "memref"
@@ -42,7 +41,7 @@ class PlanMemory(Pass):
     def run(self, module: ir.Module) -> None:
         for function in find(module, func.FuncOp):
             if not is_kernel(function) and function.entry_block.operations:
-                intervals = _intervals(function)
+                intervals = list(intervals_of(function))
                 total = assign_offsets(intervals)
                 if total >= 1 << 63:
                     self.fail(
@@ -56,17 +55,6 @@ class PlanMemory(Pass):
                 holder = function if LOOP_BODY in function.attributes else module
                 holder.operation.attributes[ARENA_BYTES] = _i64(total)
                 self.count("arena bytes", total)
-
-
-@dataclass
-class Interval:
-    """A buffer with its size and the first and last op that uses it (directly, through a view, or in a batch)."""
-
-    operation: ir.Operation
-    bytes: int
-    first: int
-    last: int
-    offset: int = 0
 
 
 class Timeline:
@@ -113,7 +101,7 @@ def assign_offsets(intervals: list[Interval]) -> int:
         total = _place(order)
         if best is None or total < best[0]:
             best = total, [item.offset for item in intervals]
-        if best[0] <= max(alive):
+        if best[0] <= max(alive) * (1 + GAPS):
             break
     assert best is not None, "there is an order"
     for item, offset in zip(intervals, best[1], strict=True):
@@ -122,8 +110,9 @@ def assign_offsets(intervals: list[Interval]) -> int:
 
 
 def _orders(intervals: list[Interval], alive: list[int]) -> Iterator[list[Interval]]:
-    """In which intervals are placed: the larger first; or what is alive when most bytes are, what is needed longest
-    first, and then the larger of the others, or those that are alive when many bytes are."""
+    """In which intervals are placed. The larger first; else what is alive when most bytes are comes before the others:
+    what is needed longest first, and of the others the larger, or those that are alive when many bytes are; or the
+    larger first of both."""
     by_size = sorted(intervals, key=lambda item: (-item.bytes, item.first))
     yield by_size
     peak = max(range(len(alive)), key=alive.__getitem__)
@@ -131,6 +120,7 @@ def _orders(intervals: list[Interval], alive: list[int]) -> Iterator[list[Interv
     others = [item for item in by_size if not item.first <= peak <= item.last]
     yield [*at_peak, *others]
     yield [*at_peak, *sorted(others, key=lambda item: -max(alive[item.first : item.last + 1]))]
+    yield [*sorted(at_peak, key=lambda item: -item.bytes), *others]
 
 
 def _place(intervals: list[Interval]) -> int:
@@ -145,69 +135,23 @@ def _place(intervals: list[Interval]) -> int:
 def _alive(intervals: list[Interval]) -> list[int]:
     """The bytes that are alive at each position."""
     changes = [0] * (max((item.last for item in intervals), default=0) + 2)
-    for item in intervals:
-        changes[item.first] += item.bytes
-        changes[item.last + 1] -= item.bytes
+    for piece in (piece for item in intervals for piece in item.used):
+        changes[piece.first] += piece.end - piece.start
+        changes[piece.last + 1] -= piece.end - piece.start
     return list(accumulate(changes))
 
 
-def _intervals(function: func.FuncOp) -> list[Interval]:
-    operations = [operation.operation for operation in function.entry_block.operations]
-    times = spans(operations)
-    found = []
-    for operation in operations:
-        if operation.name == LOOP:
-            found.append(Interval(operation, _arena_of(operation), times[operation].first, times[operation].last))
-        if operation.name != "plan.buffer" or ir.StringAttr(operation.attributes["space"]).value != "arena":
-            continue
-        uses = _uses(operation.results[0], times)
-        if uses:
-            first, last = min(use.first for use in uses), max(use.last for use in uses)
-            found.append(Interval(operation, _bytes(operation.results[0].type), first, last))
-        else:
-            operation.attributes["offset"] = _i64(0)
-    return found
-
-
-def _arena_of(loop: ir.Operation) -> int:
-    """The bytes that a loop's body works in. Bodies stand before what they are called from, so that they are known."""
-    functions = loop.parent.operation.parent.regions[0].blocks[0].operations
-    body = next(item for item in functions if ir.StringAttr(item.attributes["sym_name"]).value == body_of(loop))
-    return ir.IntegerAttr(body.attributes[ARENA_BYTES]).value
-
-
-def _uses(value: ir.Value, times: dict[ir.Operation, LifeSpan]) -> list[LifeSpan]:
-    found = []
-    for use in value.uses:
-        owner = use.owner.operation
-        if owner.name in VIEWS:
-            found.extend(_uses(owner.results[0], times))
-        else:
-            found.append(times[owner])
-    return found
-
-
 def _lowest_gap(interval: Interval, alive: list[Interval]) -> int:
-    offset = 0
-    for other in sorted(alive, key=lambda item: item.offset):
-        if offset + interval.bytes <= other.offset:
+    offset, size = 0, interval.bytes
+    plain = [] if interval.pieces else [item for item in alive if not item.pieces]
+    blocked = [(item.offset - size, item.offset + item.bytes) for item in plain]
+    if len(plain) < len(alive):
+        blocked += [place for item in alive if item.pieces or interval.pieces for place in item.blocks(interval)]
+    for start, end in sorted(blocked):
+        if offset <= start:
             break
-        offset = max(offset, other.offset + other.bytes)
+        offset = max(offset, end)
     return offset
-
-
-def _bytes(type_: ir.Type) -> int:
-    """Bytes of a memref, rounded up to the alignment (an i1 takes one byte)."""
-    memref = ir.MemRefType(type_)
-    size = product(memref.shape) * element_bytes(memref.element_type)
-    alignment = ALIGNMENT if size < LARGE else LARGE_ALIGNMENT
-    return -(-size // alignment) * alignment
-
-
-def element_bytes(element: ir.Type) -> int:
-    """Bytes of an element in memory; an index has 8."""
-    width = element.width if isinstance(element, ir.IntegerType | ir.FloatType) else 64
-    return max(1, width // 8)
 
 
 def _i64(value: int) -> ir.IntegerAttr:

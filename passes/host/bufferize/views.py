@@ -9,7 +9,7 @@ from itertools import pairwise
 from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import ir
-from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.bufferize.intervals import element_bytes
 from blu.plan.schema import ALIGNMENT
 
 

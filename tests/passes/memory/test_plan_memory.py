@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from blu.passes.host.bufferize.plan_memory import Interval, assign_offsets
+from blu.passes.host.bufferize.intervals import Interval, Stretch
+from blu.passes.host.bufferize.plan_memory import assign_offsets
 
 
 def random_intervals(seed: int) -> list[Interval]:
-    """Some long, most short; of sizes that recur, of one unit or many, and some of nothing."""
+    """Some long, most short; of sizes that recur, of one unit or many, and some of nothing; all used as a whole."""
     rng = np.random.default_rng(seed)
     last = int(rng.integers(1, 60))
     nothing: Any = None
@@ -26,16 +27,40 @@ def random_intervals(seed: int) -> list[Interval]:
     return found
 
 
+def cut(intervals: list[Interval], seed: int) -> list[Interval]:
+    """The same, each other one in pieces of any length, not all of them used, and used at times of their own."""
+    rng = np.random.default_rng([seed, 1])
+    for item in intervals[::2]:
+        ends = sorted({0, item.bytes, *rng.integers(0, item.bytes + 1, rng.integers(1, 5)).tolist()})
+        times = np.sort(rng.integers(item.first, item.last + 1, (len(ends) - 1, 2)), axis=1)
+        pieces = [Stretch(*ends, *life) for ends, life in zip(pairwise(ends), times.tolist(), strict=True)]
+        if pieces := pieces[int(rng.integers(0, 2)) :]:
+            item.pieces = pieces
+            item.first, item.last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
+    return intervals
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
 @pytest.mark.parametrize("first_seed", range(0, 200, 50))
-def test_what_is_alive_together_lies_apart(first_seed: int) -> None:
+def test_what_is_alive_together_lies_apart(first_seed: int, in_pieces: bool) -> None:
     for seed in range(first_seed, first_seed + 50):
-        intervals = random_intervals(seed)
+        intervals = cut(random_intervals(seed), seed) if in_pieces else random_intervals(seed)
         total = assign_offsets(intervals)
-        for one, other in combinations(intervals, 2):
-            are_together = one.first <= other.last and other.first <= one.last
-            overlap = one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
-            assert not (are_together and overlap and one.bytes and other.bytes), (seed, one, other)
-        assert all(0 <= item.offset <= total - item.bytes for item in intervals)
+        used = [(item.offset, piece) for item in intervals for piece in item.used if piece.start < piece.end]
+        for (one, own), (other, its) in combinations(used, 2):
+            are_together = own.first <= its.last and its.first <= own.last
+            overlap = one + own.start < other + its.end and other + its.start < one + own.end
+            assert not (are_together and overlap and one != other), (seed, one, own, other, its)
+        assert all(0 <= item.offset <= total - item.bytes and item.offset % 64 == 0 for item in intervals)
+
+
+def test_rows_make_room_for_what_is_made_of_them() -> None:
+    """Four rows of a kilobyte, each read for the last time before a row of another buffer is written."""
+    rows = [Stretch(1024 * number, 1024 * (number + 1), 0, 2 * number + 1) for number in range(4)]
+    made = [Stretch(1024 * number, 1024 * (number + 1), 2 * number + 2, 9) for number in range(4)]
+    nothing: Any = None
+    intervals = [Interval(nothing, 4096, 0, 7, pieces=rows), Interval(nothing, 4096, 2, 9, pieces=made)]
+    assert assign_offsets(intervals) == 4096
 
 
 def alive(intervals: list[Interval], position: int) -> int:
