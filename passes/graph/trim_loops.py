@@ -82,13 +82,16 @@ class _Scan:
         self.steps, end = operations[:-1], operations[-1]
         self.given = list(end.operands)
         self.unchanged = [place for place in range(len(self.carry)) if self.given[place] == self.block.arguments[place]]
-        self.live: set[int] = set()
-        wanted = {place for place, result in enumerate(self.operation.results) if list(result.uses)}
-        while wanted != self.live:
-            self.live = wanted
+        self.live = {place for place, result in enumerate(self.operation.results) if list(result.uses)}
+        self._look_back()  # for what has effects, too, where no result is read
+        while not self.live.issuperset(read := self._carried_on()):
+            self.live |= read
             self._look_back()
-            wanted = self.live | {place for place in range(len(self.carry)) if self._arguments[place] in self.values}
         self.live -= set(self.unchanged)
+
+    def _carried_on(self) -> set[int]:
+        """The places of what is carried of which the body reads what it is given."""
+        return {place for place in range(len(self.carry)) if self._arguments[place] in self.values}
 
     @property
     def _arguments(self) -> Sequence[ir.Value]:

@@ -260,6 +260,30 @@ def test_a_program_and_its_gradient_have_each_effect_once(announce, target):
         assert lowered.text.count('"blu.announce"') == 3
 
 
+@pytest.mark.parametrize("reads", [False, True], ids=["nobody reads the loop", "one result is read"])
+def test_smaller_loops_have_the_effects_that_were_there(announce, reads):
+    """Of what is carried, walked along and given, an op with effects reads what nobody else does."""
+
+    def step(carry, row):
+        total, other = carry
+        announce(other * row)
+        return (total + 1, announce(other) * 2), row
+
+    def program(x, rows):
+        announce(x)
+        (total, _), _ = blu.scan(step, (x, x), rows)
+        return total if reads else x
+
+    module = blu.jit(program).trace(blu.spec((4,)), blu.spec((3, 4))).lower("sm_90a", stop="blu-trim-loops").module
+    [main] = [item for item in module.body.operations if item.name.value == "main"]
+    outside = [item.operation for item in main.entry_block.operations]
+    [loop] = [item for item in outside if item.name == "blu.scan"]
+    inside = [item.operation for item in loop.regions[0].blocks[0].operations]
+    told = [[_name(item.operands[0]) for item in block if item.name == "blu.announce"] for block in (outside, inside)]
+    assert told == [["%0"], ["blu.multiply", f"%{int(reads)}"]]
+    assert (len(loop.results), len(inside[-1].operands)) == (1 + reads, 1 + reads)
+
+
 VJPS = {
     "alone": lambda function, x: blu.vjp(function, x)[0],
     "pulled": lambda function, x: pulled(function, x)[1],
