@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 import blu
 from blu import nn
 from blu.compiler.pipelines import cpu, sm90
+from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.frontend.tracing.tree import flatten
 from blu.passes.framework.base import find
 from blu.passes.graph.differentiate import Differentiate
 from blu.passes.graph.fold_scales import FoldScales
 from blu.passes.graph.remat import KeepRounded, Remat
+from tests.support.programs.interpret import interpret
 
 SMALL = {"n_layer": 3, "n_embd": 36, "n_head": 3, "vocab_size": 131, "n_positions": 40}
 
@@ -122,3 +125,80 @@ def test_a_checkpoint_says_what_is_kept() -> None:
     texts = [str(traced.lower("sm_90a", stop=stop).module) for stop in ("blu-differentiate", "blu-keep-rounded")]
     before, after = (text.partition("\n")[2] for text in texts)
     assert before == after
+
+
+MANY = 50
+"""Ops between what is normalized and what reads it again: more than those of a layer."""
+
+
+def program(backward: str) -> str:
+    """The text of a program that normalizes %x, 8 rows of 4 numbers, and rounds that, and of a gradient much later, in
+    which `backward` makes %p (4x8) of the columns of what was rounded, %q, and of %g (2x4x8). `!4x8` are such types."""
+    wait = "\n".join(f'  %n{number + 1} = "blu.sin"(%n{number}) : (!4) -> !4' for number in range(MANY))
+    norm = "{epsilon = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1>}"
+    text = f"""
+func.func @main(%a: !8x4, %w: !4, %b: !4, %n0: !4, %k: !2x4x8) -> (!4x8, !8x4, !4)
+    attributes {{blu.forward_ops = 3 : i64}} {{
+  %x = "blu.negative"(%a) : (!8x4) -> !8x4
+  %y = "blu.layer_norm"(%x, %w, %b) {norm} : (!8x4, !4, !4) -> !8x4
+  %r = "blu.reduce_precision"(%y) {{dtype = bf16, rounds_gradient = false}} : (!8x4) -> !8x4
+{wait}
+  %quarter = "blu.constant"() {{value = dense<0.25> : !8x1}} : () -> !8x1
+  %half = "blu.constant"() {{value = dense<0.5> : !8x1}} : () -> !8x1
+  %sum = "blu.sum"(%x) {{axes = array<i64: 1>, keepdims = true}} : (!8x4) -> !8x1
+  %mean = "blu.multiply"(%sum, %quarter) : (!8x1, !8x1) -> !8x1
+  %c = "blu.subtract"(%x, %mean) : (!8x4, !8x1) -> !8x4
+  %cc = "blu.multiply"(%c, %c) : (!8x4, !8x4) -> !8x4
+  %squares = "blu.sum"(%cc) {{axes = array<i64: 1>, keepdims = true}} : (!8x4) -> !8x1
+  %variance = "blu.multiply"(%squares, %quarter) : (!8x1, !8x1) -> !8x1
+  %more = "blu.add"(%variance, %half) : (!8x1, !8x1) -> !8x1
+  %i = "blu.rsqrt"(%more) : (!8x1) -> !8x1
+  %s = "blu.multiply"(%c, %i) : (!8x4, !8x1) -> !8x4
+  %z = "blu.multiply"(%s, %w) : (!8x4, !4) -> !8x4
+  %g = "blu.negative"(%k) : (!2x4x8) -> !2x4x8
+  %q = "blu.transpose"(%r) {{permutation = array<i64: 1, 0>}} : (!8x4) -> !4x8
+{backward}
+  return %p, %z, %n{MANY} : !4x8, !8x4, !4
+}}
+"""
+    return re.sub(r"!((?:\d+x)*\d+)", r"tensor<\1xf32>", text)
+
+
+ROWS = '  %h = "blu.reshape"(%g) {shape = array<i64: 8, 8>} : (!2x4x8) -> !8x8\n'
+EXP = '  %h = "blu.exp"(%o) : (!8x8) -> !8x8\n'
+PRODUCT = '  %p = "blu.matmul"(%q, %h) {precision = "bf16"} : (!4x8, !8x8) -> !4x8\n'
+
+
+def summed(value: str, shape: str, axes: str, to: str = "!8", *, keepdims: bool = False) -> str:
+    settings = f"{{axes = array<i64: {axes}>, keepdims = {str(keepdims).lower()}}}"
+    return f'  %t = "blu.sum"({value}) {settings} : ({shape}) -> {to}\n'
+
+
+BACKWARD = {
+    "its rows": (ROWS + summed("%h", "!8x8", "0") + PRODUCT, True),
+    "what its rows were": (summed("%g", "!2x4x8", "0, 1") + ROWS + PRODUCT, True),
+    "its columns": (ROWS + summed("%h", "!8x8", "1") + PRODUCT, False),
+    "one of its dimensions": (summed("%g", "!2x4x8", "0", "!4x8") + ROWS + PRODUCT, False),
+    "its rows, kept": (summed("%g", "!2x4x8", "0, 1", "!1x1x8", keepdims=True) + ROWS + PRODUCT, False),
+    "its rows, later": (ROWS + PRODUCT + summed("%h", "!8x8", "0"), False),
+    "others": (ROWS.replace("%h", "%o") + summed("%o", "!8x8", "0") + EXP + PRODUCT, False),
+    "nothing": (ROWS + PRODUCT, False),
+}
+
+
+@pytest.mark.parametrize("case", BACKWARD)
+def test_a_weights_gradient_is_scaled_where_the_sum_of_its_other_factors_rows_is_there(case: str) -> None:
+    """Else that would be another number, not be there yet, or have to be made."""
+    backward, is_scaled = BACKWARD[case]
+    rng = np.random.default_rng(0)
+    arguments = [rng.standard_normal(shape).astype(np.float32) for shape in ((8, 4), (4,), (4,), (4,), (2, 4, 8))]
+    with make_context() as context, ir.Location.unknown():
+        module = ir.Module.parse(program(backward), context)
+        wanted = interpret(module, arguments)
+        KeepRounded(least_bytes=0).run(module)
+        assert module.operation.verify()
+        found = interpret(module, arguments)
+        assert makers_of(module, ("add", "multiply", "matmul")) == is_scaled
+        assert makers_of(module, ("matmul", "transpose", "reduce_precision", "add")) == (not is_scaled)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=0.02 * np.abs(other).max())
