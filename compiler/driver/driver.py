@@ -176,7 +176,7 @@ class _Run:
         if is_verified := self._is_verified(index):
             module.operation.verify()
             self.unverified = None
-        elif self.unverified is None and self.options.verify_each is None and not step.pass_.only_looks:
+        elif self.unverified is None and self.options.verify_each is None and not self._stays_verified(index):
             self.unverified = index, self.module
         if self.options.compare:
             self.options.compare(module, step)
@@ -188,10 +188,19 @@ class _Run:
         pass_ = self.steps[index].pass_
         if pass_.only_looks or self.verify_each or self.options.verify_each is False:
             return self.verify_each and not pass_.only_looks
+        if self._stays_verified(index):
+            return False
         following = self.steps[index + 1].pass_ if index + 1 < len(self.steps) else None
         if following is None or following.only_looks:
             return True
         return not (registry.is_ours(type(pass_)) and registry.is_ours(type(following)))
+
+    def _stays_verified(self, index: int) -> bool:
+        """Whether a step leaves what was verified: kernels are most of a module, and the last pass only leaves them."""
+        pass_ = self.steps[index].pass_
+        if pass_.only_looks:
+            return True
+        return index > 0 and pass_.only_removes and registry.is_ours(type(pass_)) and self.unverified is None
 
     def _observe(self, run: PassRun, step: Step) -> None:
         if self.observers:

@@ -53,6 +53,8 @@ class Pass:
     leads_to: ClassVar[str] = ""
     only_looks: ClassVar[bool] = False
     """Whether it leaves every module as it is, which need not be verified again then."""
+    only_removes: ClassVar[bool] = False
+    """Whether it leaves all ops as they are but those that it removes, which need not be verified again either."""
 
     def __init_subclass__(cls, *, name: str = "", abstract: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

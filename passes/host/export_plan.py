@@ -65,6 +65,7 @@ class ExportPlan(Pass):
 
     level = "llvm"
     leads_to = "plan"
+    only_removes = True
 
     def run(self, module: ir.Module) -> None:
         if "blu.arena_bytes" not in module.operation.attributes:

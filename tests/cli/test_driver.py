@@ -122,6 +122,17 @@ def test_passes_of_ours_are_verified_where_a_level_ends(module, all_are_ours):
     assert not any(item.verify_seconds for item in run_pipeline(module, steps, DriverOptions(verify_each=False)).runs)
 
 
+def test_what_only_removes_is_not_verified_again(module, all_are_ours, monkeypatch):
+    """But where it comes first, and what it was given was not verified here."""
+    monkeypatch.setattr(ToyDropNegations, "only_removes", True)
+    stages = (Stage("blu", (CSE, CANONICALIZE)), Stage("blu", (ToyDropNegations(),)))
+    for steps, expected in ((stages, [False, True, False, False, False]), (stages[1:], [True, False])):
+        seconds = [item.verify_seconds for item in run_pipeline(module, Pipeline("p", steps).steps()).runs]
+        assert [item > 0 for item in seconds] == expected
+    monkeypatch.setattr(registry, "is_ours", lambda cls: cls is not ToyDropNegations)
+    assert run_pipeline(module, Pipeline("p", stages).steps()).runs[3].verify_seconds > 0, "of a user's, who may err"
+
+
 def test_passes_of_users_are_given_and_give_verified_ir(module, monkeypatch):
     monkeypatch.setattr(driver, "is_extended", lambda: False)
     steps = Pipeline("p", (Stage("blu", (CSE, CSE, ToyDropNegations(), CSE, CSE)),)).steps()
