@@ -10,7 +10,7 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import is_kernel
-from blu.passes.framework.kernels import callee_of, text_of
+from blu.passes.framework.kernels import calls_of, text_of
 from blu.passes.loops.fuse.fuse import remap
 from blu.passes.loops.fuse.loops import loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, generic, projection
@@ -43,9 +43,7 @@ class ShareNumbers(Pass):
         shared = [kernels for kernels in shared if _varying(kernels)]
         if not shared:
             return
-        calls: dict[str, list[func.CallOp]] = {}
-        for call in find(module, func.CallOp):
-            calls.setdefault(callee_of(call), []).append(call)
+        calls = calls_of(module, [kernel.function.name.value for kernels in shared for kernel in kernels])
         for kernels in shared:
             _share(kernels, calls)
             self.count("kernels shared", len(kernels) - 1)

@@ -10,7 +10,7 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.core.modules import end_of
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import ROWS, family_of
-from blu.passes.framework.kernels import callee_of, kernels_in
+from blu.passes.framework.kernels import callee_of, calls_of, kernels_in
 from blu.passes.loops.fuse.loops import loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, Body, empty, generic, projection
 
@@ -67,15 +67,14 @@ class _Links:
         links = cls({name: kernel for name, kernel in kernels_in(module).items() if family_of(kernel) == ROWS})
         for name, kernel in links.kernels.items():
             links.roundings.update(((name, wide), narrow) for wide, narrow in _roundings(kernel, least_bytes))
-        for call in find(module, func.CallOp) if links.roundings else ():
-            links.calls.setdefault(callee_of(call), []).append(call)
+        links.calls.update(calls_of(module, links.kernels if links.roundings else ()))
         return links
 
     def settle(self) -> list[Slot]:
         """The results that can be split: in all calls, together with all that read them."""
         given = dict.fromkeys(self.roundings)
         while True:
-            values = {call.results[number] for name, number in given for call in self.calls.get(name, ())}
+            values = {call.results[number] for name, number in given for call in self.calls[name]}
             refused = [slot for slot in given if not self._is_split(slot, values)]
             if not refused:
                 return list(given)
@@ -91,7 +90,7 @@ class _Links:
     def _is_split(self, slot: Slot, values: set[ir.Value]) -> bool:
         """Whether only kernels that take nothing but such values, and read them elementwise, read a result."""
         name, number = slot
-        uses = [use for call in self.calls.get(name, ()) for use in call.results[number].uses]
+        uses = [use for call in self.calls[name] for use in call.results[number].uses]
         if not uses or any(use.owner.operation.name != "func.call" for use in uses):
             return False
         return all(self._takes(taker, values) for taker in self.readers(slot))
