@@ -116,8 +116,8 @@ class Traced:
 
     def _executable(self, target: str, options: DriverOptions | None) -> dict[str, bytes]:
         """The members of the program's file. Code of its first kernels is made while others are lowered."""
-        with making_kernels(TARGETS[target]):
-            return self.lower(target, options).executable()
+        with making_kernels(TARGETS[target]) as written:
+            return self.lower(target, options).executable(written)
 
 
 class Jitted:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
+from blu.compiler.codegen.kernel_texts import KernelText
 from blu.compiler.compiled import Compiled
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.emission import writing_kernels
@@ -59,9 +61,9 @@ class Lowered:
         """Write the module's text to a file, from which `blu-compile` goes on."""
         Path(path).write_text(self.text)
 
-    def executable(self) -> Members:
-        """Machine code and plan: the members of a `.blu` file."""
-        return build_executable(self.module, self.source.text)
+    def executable(self, written: Mapping[str, KernelText] | None = None) -> Members:
+        """Machine code and plan: the members of a `.blu` file. `written` are texts of kernels that are there."""
+        return build_executable(self.module, self.source.text, written=written)
 
     def compile(self) -> Compiled:
         source, details = self.source, {**details_of(self.module), "name": self.source.name}

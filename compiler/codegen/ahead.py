@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,9 +18,9 @@ from typing import Any
 
 from blu.compiler.cache import Cache, cache_of_kernels
 from blu.compiler.codegen.kernel_cache import KernelCache
-from blu.compiler.codegen.kernel_texts import declarations, kernel_text
+from blu.compiler.codegen.kernel_texts import KernelText, declarations, kernel_text
 from blu.compiler.codegen.worker_pool import worker_pool
-from blu.compiler.fingerprint import code_key
+from blu.compiler.fingerprint import code_key, is_extended
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.dialects.targets.nvidia import Target
@@ -56,24 +56,30 @@ def begin_pool(target: Target) -> None:
 
 
 @contextmanager
-def making_kernels(target: Target) -> Iterator[None]:
-    """Inside, workers make code of each kernel for a processor as soon as it is lowered."""
+def making_kernels(target: Target) -> Iterator[Mapping[str, KernelText]]:
+    """Inside, workers make code of each kernel for a processor as soon as it is lowered.
+
+    Gives the texts of these kernels by name, where only passes of ours follow, which do not change them any more.
+    """
+    written: dict[str, KernelText] = {}
     if not isinstance(target, CpuTarget):
-        yield
+        yield written
         return
     kind, about, cache = "kernels", described(target), KernelCache(cache_of_kernels())
-    described_target, keys = json.dumps(about), set[str]()
+    described_target, keys, is_last = json.dumps(about), set[str](), not is_extended()
 
     def begin_kernel(kernel: ir.Operation, others: Sequence[ir.Operation]) -> None:
-        text = kernel_text(kernel, declarations(others)).text
-        key = code_key(kind, described_target, text)
+        text = kernel_text(kernel, declarations(others))
+        if is_last:
+            written[text.name] = text
+        key = code_key(kind, described_target, text.text)
         if key not in keys and cache.get(key) is None:
             keys.add(key)
-            _begin(key, (kind, about, text))
+            _begin(key, (kind, about, text.text))
 
     try:
         with telling_of_kernels(begin_kernel):
-            yield
+            yield written
     finally:
         for key in keys:  # what nobody has asked for
             _begun.pop((os.getpid(), key), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from blu.compiler.codegen.ahead import described
 from blu.compiler.codegen.kernel_code import Counts, objects_of, ptx_and_cubins, ptx_of_kernels
-from blu.compiler.codegen.kernel_texts import code_text
+from blu.compiler.codegen.kernel_texts import KernelText, code_text
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.reproducer import attach_reproducer, versions
 from blu.compiler.fingerprint import version_of
@@ -26,14 +26,20 @@ from blu.plan.schema import Plan
 Members = dict[str, bytes]
 
 
-def build_executable(module: ir.Module, source: str, tell: Callable[[str], None] = lambda text: None) -> Members:
+def build_executable(
+    module: ir.Module,
+    source: str,
+    tell: Callable[[str], None] = lambda text: None,
+    written: Mapping[str, KernelText] | None = None,
+) -> Members:
     """The members of the `.blu` file of a module at level "plan". `source` is the `blu` IR, kept for reading.
 
-    `tell` is told how many kernels were compiled.
+    `tell` is told how many kernels were compiled. `written` are texts of a processor's kernels that are there.
     """
     target = target_of(module)
     try:
-        code, counts = _gpu_code(module, target) if isinstance(target, GpuTarget) else _cpu_code(module, target)
+        is_gpu = isinstance(target, GpuTarget)
+        code, counts = _gpu_code(module, target) if is_gpu else _cpu_code(module, target, written or {})
     except PassError as error:
         raise _explained(error, module) from None
     tell(str(counts))
@@ -46,8 +52,8 @@ def build_executable(module: ir.Module, source: str, tell: Callable[[str], None]
     }
 
 
-def _cpu_code(module: ir.Module, target: CpuTarget) -> tuple[Members, Counts]:
-    kernels, pool, counts = objects_of(module, target)
+def _cpu_code(module: ir.Module, target: CpuTarget, written: Mapping[str, KernelText]) -> tuple[Members, Counts]:
+    kernels, pool, counts = objects_of(module, target, written)
     return {"kernels.o": kernels, "pool.o": pool}, counts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.dialects.targets.nvidia import GpuTarget, Target
 from blu.errors import PassError
+from blu.passes.framework.families import is_kernel
+from blu.passes.framework.launches import code_of
 
 logger = logging.getLogger("blu")
 
@@ -59,12 +61,12 @@ class KernelCode:
         return {kernel.name: kernel.named(code) for kernel, code in pairs}
 
 
-def objects_of(module: ir.Module, target: CpuTarget) -> tuple[bytes, bytes, Counts]:
+def objects_of(module: ir.Module, target: CpuTarget, written: Mapping[str, KernelText]) -> tuple[bytes, bytes, Counts]:
     """An object with all kernels of a module for a CPU, and that of the thread pool.
 
-    They have no lines of the user's: nobody reads those of code in memory.
+    They have no lines of the user's: nobody reads those of code in memory. Texts that are `written` are taken by name.
     """
-    code, [pool_object] = _code_of(module, target, "kernels", thread_pool(target))
+    code, [pool_object] = _code_of(_texts(module, written), target, "kernels", thread_pool(target))
     objects = list(code.by_name().values())
     kernels = link_objects(objects) if objects else worker_pool().ask("kernels", described(target), "")
     return kernels, pool_object, code.counts
@@ -72,7 +74,7 @@ def objects_of(module: ir.Module, target: CpuTarget) -> tuple[bytes, bytes, Coun
 
 def ptx_of_kernels(module: ir.Module, target: GpuTarget) -> KernelCode:
     """PTX of each kernel of a module for a GPU, without lines."""
-    return _code_of(module, target, "ptx")[0]
+    return _code_of(kernel_texts(module), target, "ptx")[0]
 
 
 def ptx_and_cubins(module: ir.Module, target: GpuTarget) -> tuple[KernelCode, dict[str, bytes]]:
@@ -90,7 +92,7 @@ def ptx_and_cubins(module: ir.Module, target: GpuTarget) -> tuple[KernelCode, di
         key = code_key("cubin", version, target.name, ptx)
         cubins[kernel.text] = _known_or_made(cache, key, partial(_cubin, kernel.name, ptx, target.name))[0]
 
-    ptx, _ = _code_of(module, target, "ptx", then=assemble)
+    ptx, _ = _code_of(kernel_texts(module), target, "ptx", then=assemble)
     return ptx, {kernel.name: kernel.named(cubins[kernel.text]) for kernel in ptx.kernels}
 
 
@@ -98,8 +100,14 @@ def _cubin(name: str, ptx: str, architecture: str) -> bytes:
     return assemble_one(name, ptx, architecture).code
 
 
+def _texts(module: ir.Module, written: Mapping[str, KernelText]) -> Iterable[KernelText]:
+    """The texts of all kernels: those that were written when the kernels were lowered, where none is missing."""
+    names = [ir.StringAttr(item.attributes["sym_name"]).value for item in code_of(module) if is_kernel(item)]
+    return [written[name] for name in names] if written.keys() >= {*names} else kernel_texts(module)
+
+
 def _code_of(
-    module: ir.Module, target: Target, kind: str, *others: Wanted, then: Then | None = None
+    texts: Iterable[KernelText], target: Target, kind: str, *others: Wanted, then: Then | None = None
 ) -> tuple[KernelCode, list[bytes]]:
     """The code of each kernel, with which something is done `then`, and other code that is asked for beside it.
 
@@ -110,7 +118,7 @@ def _code_of(
     kernels, keys = list[KernelText](), list[str]()
 
     def tasks() -> Iterator[Task[Found]]:
-        for kernel in kernel_texts(module):
+        for kernel in texts:
             key = code_key(kind, described_target, kernel.text)
             is_first = key not in keys
             kernels.append(kernel)

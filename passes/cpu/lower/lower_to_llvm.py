@@ -67,10 +67,9 @@ def _lower_each(module: ir.Module) -> None:
     manager.enable_verifier(False)  # once at the end is enough
     found = others = _lowered([item for item in items if not is_kernel(item)], manager.run, module)
     kernels.sort(key=lambda kernel: -sum(1 for _ in names_in(kernel)))
-    for number, kernel in enumerate(kernels, 1):
+    for kernel in kernels:
         name, made = _name(kernel), _lowered([kernel], manager.run, module)
-        if number < len(kernels):  # for the last one all passes are over soon: not worth making its text twice
-            tell_of(made[name], [item for other, item in (others | made).items() if other != name])
+        tell_of(made[name], [item for other, item in (others | made).items() if other != name])
         found = made | found
     for name in (*(name for name in found if name not in names), *names):
         module.body.append(found[name])

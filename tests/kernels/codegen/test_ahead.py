@@ -11,6 +11,7 @@ import pytest
 
 import blu
 from blu.compiler.codegen import ahead
+from blu.compiler.codegen import kernel_texts as kernel_texts_module
 from blu.compiler.codegen.kernel_texts import kernel_texts
 from blu.compiler.codegen.worker_pool import WorkerPool
 from blu.compiler.lowered import Lowered
@@ -83,7 +84,7 @@ def chained(x: Any, w: Any) -> Any:
     return blu.sum(x, 0), blu.tanh(x @ w), blu.cumsum(x, 1)
 
 
-def test_kernels_are_begun_the_longest_first_before_the_last_is_lowered(
+def test_kernels_are_begun_the_longest_first_when_they_are_lowered(
     asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, begin = list[bytes](), ahead._begin
@@ -93,7 +94,7 @@ def test_kernels_are_begun_the_longest_first_before_the_last_is_lowered(
     results = program(*given)
     kernels = [text for text in begun if isinstance(text, bytes)]
     texts = {kernel.text for kernel in kernel_texts(program.trace(*given).lower().module)}
-    assert set(kernels) < texts and len(kernels) == len(texts) - 1 == 2, "all but the last"
+    assert set(kernels) == texts and len(kernels) == 3
     assert len(kernels[0]) == max(map(len, texts)) and asked["kernels"] == len(texts)
     assert not ahead._begun
     np.testing.assert_allclose(np.asarray(results[1]), np.tanh(given[0] @ given[1]), rtol=1e-5)
@@ -109,3 +110,21 @@ def test_kernels_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPa
     with pytest.raises(PassError, match="no plan"):
         blu.jit(chained)(np.ones((5, 7), np.float32), np.ones((7, 3), np.float32))
     assert begun == {"llvm", "kernels"} and len(ahead._begun) == 1, "the thread pool is for the next program"
+
+
+def test_the_text_of_a_kernel_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where passes of users follow, which may change the kernel."""
+    written, write = list[str](), kernel_texts_module.kernel_text
+
+    def noted(kernel: Any, declared: Any) -> Any:
+        text = write(kernel, declared)
+        written.append(text.name)
+        return text
+
+    for module in (ahead, kernel_texts_module):
+        monkeypatch.setattr(module, "kernel_text", noted)
+    for is_extended, times in ((False, 1), (True, 2)):
+        monkeypatch.setattr(ahead, "is_extended", lambda found=is_extended: found)
+        written.clear()
+        blu.jit(chained)(np.ones((5, 7 + times), np.float32), np.ones((7 + times, 3), np.float32))
+        assert len(written) == 3 * times and len(set(written)) == 3
