@@ -113,33 +113,6 @@ def all_are_ours(monkeypatch):
     monkeypatch.setattr(registry, "is_ours", lambda cls: True)
 
 
-def test_passes_of_ours_are_verified_where_a_level_ends(module, all_are_ours):
-    steps = Pipeline("p", (Stage("blu", (CANONICALIZE, CSE, CANONICALIZE)), Stage("blu", (CSE,)))).steps()
-    seconds = [item.verify_seconds for item in run_pipeline(module, steps).runs]
-    assert [item > 0 for item in seconds] == [False, False, True, False, True, False]
-    each = run_pipeline(module, steps, DriverOptions(verify_each=True)).runs
-    assert [item.verify_seconds > 0 for item in each] == [True, True, True, False, True, False]
-    assert not any(item.verify_seconds for item in run_pipeline(module, steps, DriverOptions(verify_each=False)).runs)
-
-
-def test_what_only_removes_is_not_verified_again(module, all_are_ours, monkeypatch):
-    """But where it comes first, and what it was given was not verified here."""
-    monkeypatch.setattr(ToyDropNegations, "only_removes", True)
-    stages = (Stage("blu", (CSE, CANONICALIZE)), Stage("blu", (ToyDropNegations(),)))
-    for steps, expected in ((stages, [False, True, False, False, False]), (stages[1:], [True, False])):
-        seconds = [item.verify_seconds for item in run_pipeline(module, Pipeline("p", steps).steps()).runs]
-        assert [item > 0 for item in seconds] == expected
-    monkeypatch.setattr(registry, "is_ours", lambda cls: cls is not ToyDropNegations)
-    assert run_pipeline(module, Pipeline("p", stages).steps()).runs[3].verify_seconds > 0, "of a user's, who may err"
-
-
-def test_passes_of_users_are_given_and_give_verified_ir(module, monkeypatch):
-    monkeypatch.setattr(driver, "is_extended", lambda: False)
-    steps = Pipeline("p", (Stage("blu", (CSE, CSE, ToyDropNegations(), CSE, CSE)),)).steps()
-    seconds = [item.verify_seconds for item in run_pipeline(module, steps).runs]
-    assert [item > 0 for item in seconds] == [False, True, True, False, True, False]
-
-
 @pytest.mark.parametrize("after", [(), (CSE, CANONICALIZE), (CANONICALIZE, ToyRaise()), (ToyComplain(), CSE)])
 def test_a_pass_that_is_not_verified_at_once_is_blamed_all_the_same(module, tmp_path, all_are_ours, after):
     """Though nothing is wrong but where the level ends, or another pass fails before that."""
