@@ -75,7 +75,7 @@ PIPELINE = Pipeline(
                 NarrowSums(),  # before sums are put together, and conversions simplified
                 DecomposeAttention(),  # what no kernel takes whole
                 ChunkRows(),  # while products and losses are ops
-                Decompose(keep="attention+attention_piece+attention_gradient+max_pool"),
+                Decompose(keep="attention+attention_piece+attention_gradient+max_pool+settle_rows"),
                 HoistSums(),  # after layers are products, before these are looked at
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written

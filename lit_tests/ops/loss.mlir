@@ -26,3 +26,27 @@ func.func @cross_entropy(%x: tensor<3x8xf32>, %t: tensor<3xi32>) -> tensor<3xf32
   %0 = "blu.cross_entropy"(%x, %t) {ignore_index = -100 : i64} : (tensor<3x8xf32>, tensor<3xi32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// -----
+
+// Where no kernel takes it whole, all logits are formed again.
+// CHECK-LABEL: func.func @settle_rows(
+// CHECK-SAME: %[[TERMS:.+]]: tensor<3x8xf32>, %[[SUMS:.+]]: tensor<3xf32>, %[[X:.+]]: tensor<3x2xf32>, %[[W:.+]]: tensor<8x2xf32>, %[[T:.+]]: tensor<3xi32>)
+// CHECK: %[[TURNED:.+]] = "blu.transpose"(%[[W]])
+// CHECK: %[[LOGITS:.+]] = "blu.matmul"(%[[X]], %[[TURNED]]) {precision = "highest"}
+// CHECK: %[[MAX:.+]] = "blu.max"(%[[LOGITS]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[LESS:.+]] = "blu.subtract"(%[[LOGITS]], %[[MAX]])
+// CHECK: %[[AGAIN:.+]] = "blu.exp"(%[[LESS]])
+// CHECK: %[[LIMIT:.+]] = "blu.constant"() {value = dense<{{.+}}> : tensor<f32>}
+// CHECK: %[[KEPT:.+]] = "blu.less_equal"(%[[SUMS]], %[[LIMIT]])
+// CHECK: %[[COLUMN:.+]] = "blu.reshape"(%[[T]]) {shape = array<i64: 3, 1>}
+// CHECK: %[[AT_TARGET:.+]] = "blu.equal"(%{{.+}}, %[[COLUMN]])
+// CHECK: %[[OTHERS:.+]] = "blu.where"(%[[KEPT]], %[[SUMS]], %{{.+}})
+// CHECK: %[[TOTAL:.+]] = "blu.add"(%[[OTHERS]], %{{.+}})
+// CHECK: %[[NEAR:.+]] = "blu.log1p"
+// CHECK: %[[LOSS:.+]] = "blu.where"(%[[KEPT]], %[[NEAR]], %{{.+}})
+// CHECK: return %{{.+}}, %[[TOTAL]], %[[LOSS]]
+func.func @settle_rows(%terms: tensor<3x8xf32>, %sums: tensor<3xf32>, %x: tensor<3x2xf32>, %w: tensor<8x2xf32>, %t: tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %0:3 = "blu.settle_rows"(%terms, %sums, %x, %w, %t) : (tensor<3x8xf32>, tensor<3xf32>, tensor<3x2xf32>, tensor<8x2xf32>, tensor<3xi32>) -> (tensor<3x8xf32>, tensor<3xf32>, tensor<3xf32>)
+  return %0#0, %0#1, %0#2 : tensor<3x8xf32>, tensor<3xf32>, tensor<3xf32>
+}

@@ -49,6 +49,7 @@ LOOPS = Family("loops", is_batched=True)
 SCAN = Family("scan")
 UPDATE = Family("update", updates=("tensor.insert_slice", 1), is_batched=True, effort=0)
 SCATTER_ADD = Family("scatter_add", updates=("blu.scatter_add", 0))
+SETTLE_ROWS = Family("settle_rows", updates=("blu.settle_rows", 0))
 ARGSORT = Family("argsort")
 ARG_TOP_K = Family("arg_top_k")
 ATTENTION = Family("attention", updates=("tensor.insert_slice", 1), effort=0)
@@ -59,7 +60,7 @@ HOST = Family("host")
 FAMILIES = {
     family.name: family
     for family in (
-        *(GEMM, ROWS, LOOPS, SCAN, UPDATE, SCATTER_ADD, ARGSORT, ARG_TOP_K),
+        *(GEMM, ROWS, LOOPS, SCAN, UPDATE, SCATTER_ADD, SETTLE_ROWS, ARGSORT, ARG_TOP_K),
         *(ATTENTION, ATTENTION_PIECE, ATTENTION_GRADIENT),
     )
 }

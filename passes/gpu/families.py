@@ -7,7 +7,7 @@ from blu.passes.framework import families
 from blu.passes.gpu.attention import attention, gradient
 from blu.passes.gpu.attention import choice as attention_choice
 from blu.passes.gpu.gemm import gemm, scheduling, split
-from blu.passes.gpu.others import choice, scan, scatter_add, sort_choice, sorting, update
+from blu.passes.gpu.others import choice, scan, scatter_add, settle_rows, sort_choice, sorting, update
 from blu.passes.gpu.rows import rows, sums
 from blu.passes.gpu.rows import scheduling as row_scheduling
 from blu.passes.kernels.emitters import Emitter as AnyEmitter
@@ -25,5 +25,6 @@ EMITTERS: dict[str, Emitter] = {
     families.ARG_TOP_K.name: Emitter(sorting.emit, sorting.reserve, sort_choice.MERGE_SCHEDULER),
     families.SCAN.name: Emitter(scan.emit, scan.reserve, choice.SCAN_SCHEDULER),
     families.UPDATE.name: Emitter(update.emit),
+    families.SETTLE_ROWS.name: Emitter(settle_rows.emit),
     families.SCATTER_ADD.name: Emitter(scatter_add.emit, scatter_add.reserve, choice.SCATTER_SCHEDULER),
 }

@@ -49,7 +49,7 @@ _EXACT = """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
     sum prod cumsum recurrence matmul einsum contract scatter_add softmax log_softmax layer_norm rms_norm standardize
-    attention attention_piece cross_entropy gelu silu convolution
+    attention attention_piece cross_entropy settle_rows gelu silu convolution
 """
 _FACTORED = """
     inverse solve determinant cofactors slogdet cholesky qr svd singular_values eigh eigenvalues pseudo_inverse

@@ -10,6 +10,7 @@ from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, p
 READ_FROM_MEMORY = {
     "linalg.contract": 2,
     "blu.scatter_add": 3,
+    "blu.settle_rows": 5,
     "blu.argsort": 1,
     "blu.arg_top_k": 1,
     "tensor.insert_slice": 2,
