@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import value_type
@@ -67,7 +69,22 @@ class ChunkRows(Pass):
 
 
 def _stored_bytes(value: ir.Value) -> int:
-    """The bytes of a value, or of what it is rounded to where nobody else reads it."""
-    users = [use.owner.operation for use in value.uses]
-    is_rounded = users and all(user.name == "blu.reduce_precision" for user in users)
-    return stored_bytes(users[0].results[0] if is_rounded else value)
+    """The bytes of a value, or of what is stored of it where nobody else reads it."""
+    kept = list(dict.fromkeys(_kept(value)))
+    is_halved = bool(kept) and all(_is_half(item) for item in kept)
+    return stored_bytes(kept[0] if is_halved else value)
+
+
+def _is_half(value: ir.Value) -> bool:
+    return value_type(value).dtype.bits == 16 or value.owner.name == "blu.reduce_precision"
+
+
+def _kept(value: ir.Value) -> Iterator[ir.Value]:
+    """What is stored of a value: what it is rounded to, once elementwise ops are done, and nothing for sums of rows."""
+    for user in (use.owner.operation for use in value.uses):
+        if user.name in ("blu.reduce_precision", "blu.convert") and _is_half(user.results[0]):
+            yield user.results[0]
+        elif user.name in ("blu.subtract", "blu.exp", "blu.reshape"):
+            yield from _kept(user.results[0])
+        elif user.name != "blu.sum":
+            yield value

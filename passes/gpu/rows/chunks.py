@@ -16,6 +16,8 @@ from blu.dialects.tensor.tensor import Tensor
 
 _ELEMENTWISE = ("where", "convert", "reduce_precision", "nearest_byte", "gelu", "silu", "barrier")
 _REDUCTIONS = ("sum", "max", "min")
+# The operand of settle_rows that all rows share.
+_WEIGHTS = 3
 # The axis of what is the sum over all rows.
 SUMMED = -1
 
@@ -48,7 +50,7 @@ class Chunks:
         first, last = operations.index(members[0]), operations.index(members[-1])
         chunks = cls(members, operations[first : last + 1], operations[last + 1], count)
         for operation in members:
-            chunks.axes[operation.results[0]] = chunks._axis_of(operation)
+            chunks.axes |= dict.fromkeys(operation.results, chunks._axis_of(operation))
         if not all(map(is_pure, chunks._those_after())):
             raise NotByRowsError("what an op with effects reads")
         return chunks
@@ -119,17 +121,17 @@ class Chunks:
         with ir.InsertionPoint(self.place):
             for operation in self.members:
                 with emitting_at(operation.location):
-                    result = self._again(operation, number, outside)
-                    parts = self.parts.setdefault(operation.results[0], [])
-                    is_sum = self.axes[operation.results[0]] == SUMMED
-                    parts.append(parts[-1] + result if is_sum and parts else result)
+                    made = self._again(operation, number, outside)
+                    for value, result in zip(operation.results, made, strict=True):
+                        parts = self.parts.setdefault(value, [])
+                        parts.append(parts[-1] + result if self.axes[value] == SUMMED and parts else result)
 
-    def _again(self, operation: ir.Operation, number: int, outside: dict[ir.Value, Tensor]) -> Tensor:
-        """An op for one range of rows."""
+    def _again(self, operation: ir.Operation, number: int, outside: dict[ir.Value, Tensor]) -> list[Tensor]:
+        """What an op gives for one range of rows."""
         name, result = operation.name.removeprefix("blu."), operation.results[0]
         if name == "barrier" and operation.operands[0] in self.axes:
             # What comes after it reads the same rows at once: a loss and its gradient read them together.
-            return self.parts[operation.operands[0]][number]
+            return [self.parts[operation.operands[0]][number]]
         attributes = attributes_of(operation)
         axis = self.axes[result]
         if name in ("reshape", "broadcast_to"):
@@ -150,7 +152,7 @@ class Chunks:
         if axis == SUMMED and (half := str(operands[0].dtype)) in ROUNDING:
             # A product of the same numbers that is not rounded before it is added to the others.
             operands, attributes["precision"] = [item.astype(f32) for item in operands], half
-        return emit(OPS[name], operands, attributes)[0]
+        return emit(OPS[name], operands, attributes)
 
     def _axis_of_operand(self, operation: ir.Operation, index: int) -> int | None:
         """The axis of rows of an operand that is made elsewhere; None where all of it belongs to each range."""
@@ -160,6 +162,8 @@ class Chunks:
             if axis == SUMMED:
                 return 1 - index
             return 0 if index == 0 else None
+        if operation.name == "blu.settle_rows":
+            return None if index == _WEIGHTS else axis
         if not _is_elementwise(operation.name.removeprefix("blu.")):
             return axis
         axis -= len(value_type(operation.results[0]).shape) - len(shape)
@@ -213,7 +217,7 @@ def _members(product: ir.Operation, operations: list[ir.Operation]) -> list[ir.O
         made = [value.owner for value in operation.operands if value_type(value).size == size]
         found = [item for item in made if operation != product and not isinstance(item, ir.Block)]
         if value_type(operation.results[0]).size == size:
-            found += [use.owner.operation for use in _uses(operation) if len(use.owner.results)]
+            found += [use.owner.operation for use in operation.results[0].uses if len(use.owner.results)]
         found = [item for item in found if item not in large]
         large.update(found)
         waiting.extend(found)
@@ -259,7 +263,7 @@ def _moved_axis(name: str, attributes: dict[str, Any], axis: int, rank: int) -> 
         return attributes["permutation"].index(axis)
     if name == "broadcast_to":
         return axis + len(attributes["shape"]) - rank
-    if name in ("reshape", "cross_entropy") and axis == 0:
+    if name in ("reshape", "cross_entropy", "settle_rows") and axis == 0:
         return 0
     raise NotByRowsError(name)
 
