@@ -3,9 +3,9 @@
     python bench/gradients_gpu.py --pack [--target sm_90a]     # compile here (no GPU needed), into .gpu/gradients
     python bench/gradients_gpu.py [--save NAME]                # on the GPU machine, with transformers
 
-Random weights and tokens, 4 sequences of 1024. An error is the L2 norm of the difference from float64, relative to the
-norm of that gradient. The exit code is 1 where a gradient is farther off than its precision allows, or than 1.2 times
-PyTorch's, or where two runs differ in a bit.
+Random weights and tokens, 4 sequences of 1024, with as many tokens to choose from as in measured steps (train_gpu.py).
+An error is the L2 norm of the difference from float64, relative to the norm of that gradient. The exit code is 1 where
+a gradient is farther off than its precision allows, or than 1.2 times PyTorch's, or where two runs differ in a bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import checkout
 
 from bench.gpu.report import command_line, describe
 
-BATCH, TOKENS = 4, 1024
+BATCH, TOKENS, VOCABULARY = 4, 1024, 50304
 BOUNDS = {"f32": 1e-5, "tf32": 2e-3, "bf16": 2e-2}
 """The largest errors that gradients may have, by precision."""
 LARGEST_RATIO = 1.2
@@ -41,7 +41,8 @@ def pack(policy: str, target: str) -> None:
 
     tokens = blu.spec((BATCH, TOKENS), "i32")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    blu.jit(gradients).trace(nn.GPT2(), tokens, tokens).compile(target).save(FOLDER / f"{policy}.blu")
+    traced = blu.jit(gradients).trace(nn.GPT2({"vocab_size": VOCABULARY}), tokens, tokens)
+    traced.compile(target).save(FOLDER / f"{policy}.blu")
 
 
 class BluSide:
@@ -67,7 +68,7 @@ class BluSide:
 
 def _draw(torch: Any, spec: Any, generator: Any) -> Any:
     if not spec.name.startswith("model."):
-        return torch.randint(0, 50257, spec.shape, generator=generator, device="cuda", dtype=torch.int32)
+        return torch.randint(0, VOCABULARY, spec.shape, generator=generator, device="cuda", dtype=torch.int32)
     is_gain = "ln_" in spec.name and spec.name.endswith("weight")
     numbers = torch.randn(spec.shape, generator=generator, device="cuda")
     return 1 + 0.1 * numbers if is_gain else 0.02 * numbers
@@ -82,7 +83,7 @@ def torch_gradients(torch: Any, arguments: Mapping[str, Any], policy: str) -> di
     from transformers import GPT2Config, GPT2LMHeadModel
 
     dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    model = GPT2LMHeadModel(GPT2Config(**dropout, attn_implementation="sdpa")).cuda()
+    model = GPT2LMHeadModel(GPT2Config(VOCABULARY, **dropout, attn_implementation="sdpa")).cuda()
     weights = {_theirs(name): value for name, value in arguments.items() if name.startswith("model.")}
     model.load_state_dict(weights, strict=False)  # the head is tied
     model.to(torch.float64 if policy == "f64" else torch.float32)
