@@ -20,14 +20,23 @@ _INSIDE = ("blu", "contextlib", "functools")
 class BluError(Exception):
     """Base of all errors that Blu raises on purpose.
 
-    `location` is the user's `file:line` (or None), `advice` one sentence on what to do (or empty).
+    `location` is the user's `file:line` (or None), `advice` one sentence on what to do (or empty). `op` is the op that
+    refuses it, where one does: its name stands before the message until the function that was called is known.
     """
 
     def __init__(self, message: str, *, location: str | None = None, advice: str = ""):
         self.message = message
         self.location = location
         self.advice = advice
+        self.op, self._is_told = "", False
         super().__init__(self.__str__())
+
+    def tell_as(self, name: str) -> None:
+        """Say it under the name of the function that the user called. What is said under one stays so."""
+        if not self._is_told and (self.op or self.location is None):
+            message = self.message.removeprefix(f"{self.op}: ")
+            self.message = message if message.startswith(f"{name}:") else f"{name}: {message}"
+            self._is_told = True
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""

@@ -19,7 +19,8 @@ from blu.compiler.numpys import has_numpys, numpys, signature_of
 from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import DType, complex_dtype
 from blu.dialects.tensor.complex_tensor import is_complex
-from blu.errors import BluError, UnsupportedError, suggestion
+from blu.dialects.tensor.refusals import bound
+from blu.errors import BluError, UnsupportedError
 from blu.plan.tensors import NAMES
 from blu.runtime.array import Array, is_on_device
 
@@ -120,14 +121,7 @@ class Eager:
 
 
 def _bound(function: Function, arguments: tuple, keywords: dict[str, Any]) -> inspect.BoundArguments:
-    """The arguments by parameter. TypeError in Python's words for those that there are not, with what may be meant."""
-    parameters = signature_of(function)
-    try:
-        return parameters.bind(*arguments, **keywords)
-    except TypeError as error:
-        unknown = next((name for name in keywords if name not in parameters.parameters), None)
-        guess = suggestion(unknown, list(parameters.parameters), most=1) if unknown else ""
-        raise TypeError(f"{function.__name__}() {error}" + (f": {guess}" if guess else "")) from None
+    return bound(signature_of(function), function.__name__, arguments, keywords)
 
 
 def runner_of(compiled: Compiled, leaves: list[Any]) -> Run:

@@ -12,6 +12,7 @@ registers hooks and who asks them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -48,6 +49,11 @@ class TracerHooks:
 
     # The user's "file:line", or None where no user's code is running.
     user_line: Callable[[], str | None] = lambda: None
+    # The public function that the user's line calls, or None where it calls none.
+    called_function: Callable[[], str | None] = lambda: None
+    # Whether what an error of Python's says is that of the public function in a frame: whether nothing of the user's
+    # raised it, and the user's line called that function.
+    is_told_by: Callable[[BaseException, FrameType], bool] = lambda error, frame: False
     # A large array as an argument of the program that is being traced.
     capture: Callable[[np.ndarray], Tensor] = _no_tracer
     # What functions are of complex numbers (`COMPLEX_RULES`), before the first of these numbers is given to one.

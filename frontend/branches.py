@@ -33,7 +33,10 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """`branches[index](*operands)`, an index beyond the first or last being that one's; as `cond` otherwise."""
+    """`branches[index](*operands)`, an index beyond the first or last being that one's; as `cond` otherwise.
+
+    ArgumentError for no branches, or an index that is no integer; ShapeError for one that is no scalar.
+    """
     if not branches:
         raise ArgumentError("switch: there are no branches", location=user_line())
     if not is_tracing():

@@ -40,6 +40,7 @@ def ctc_loss(
     `blank`, of which `target_lengths` [N] count, as `input_lengths` [N] of the frames do. The result is the "sum" or
     all ("none") of the N losses, or the mean of what each loss is over its target's length. Where a target has more
     elements than its frames can spell, the loss is infinite, or 0 with `zero_infinity`; its gradient is 0 then.
+    ShapeError for operands of other shapes, ArgumentError for a `blank` that is no class.
     """
     check_reduction(reduction)
     (given,) = promoted_floats(log_probs)

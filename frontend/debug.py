@@ -57,7 +57,7 @@ def callback(function: Callable[..., Any], *values: Any, **named: Any) -> None:
     outside of compiled functions, it is called at once. On several ranks each calls it with its own values.
 
     CallbackError, with your line, where `function` raises. A `.blu` file holds no function of Python's: there the
-    values are further results of the program.
+    values are further results of the program. ArgumentError for arguments that are no tensors or arrays.
     """
     if not callable(function):
         message = f"debug.callback: the first argument is a {type(function).__name__}, and no function"

@@ -24,7 +24,7 @@ from blu.dialects.core.dtypes import TensorType, as_dtype, computing_dtype
 from blu.dialects.ops.host.fourier import NORMS, Fourier, InverseRealFourier, RealFourier
 from blu.dialects.tensor.arrangement import moveaxis, roll
 from blu.dialects.tensor.complex_tensor import Complex, is_complex
-from blu.dialects.tensor.function import public, public_as
+from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, constant, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
@@ -58,96 +58,147 @@ __all__ = [
 Axes = int | Sequence[int] | None
 
 
+@public
 def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The Fourier transform along an axis, of its first `n` elements, or of those and zeros."""
+    """The Fourier transform along an axis, of its first `n` elements, or of those and zeros.
+
+    ShapeError for an axis that x does not have, or `n` below 1; ArgumentError for a `norm` that is none of "backward"
+    (None), "ortho" and "forward".
+    """
     return fftn(x, _length(n), (axis,), norm)
 
 
+@public
 def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `fft`."""
+    """The inverse of `fft`. Raises what that does."""
     return ifftn(x, _length(n), (axis,), norm)
 
 
+@public
 def fft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
-    """The Fourier transform over two axes."""
+    """The Fourier transform over two axes.
+
+    ShapeError for axes that x does not have, or sizes below 1; ArgumentError for a `norm` that `fft` has not.
+    """
     return fftn(x, s, axes, norm)
 
 
+@public
 def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`. Raises what that does."""
     return ifftn(x, s, axes, norm)
 
 
+@public
 def fftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
     """The Fourier transform over several axes (None: the last ones that `s` has sizes for, or all), of the first `s`
-    elements along each, or of those and zeros."""
-    return complex_transform(x, s, axes, norm, False)
+    elements along each, or of those and zeros.
+
+    ShapeError for axes that x does not have, or that are named twice, and for sizes below 1, or not one for each;
+    ArgumentError for a `norm` that `fft` has not.
+    """
+    return _complex_transform(x, s, axes, norm, False)
 
 
+@public
 def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """The inverse of `fftn`."""
-    return complex_transform(x, s, axes, norm, True)
+    """The inverse of `fftn`. ShapeError and ArgumentError as there."""
+    return _complex_transform(x, s, axes, norm, True)
 
 
+@public
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The Fourier transform of real numbers along an axis: the first n // 2 + 1 of its numbers, which say all."""
+    """The Fourier transform of real numbers along an axis: the first n // 2 + 1 of its numbers, which say all.
+
+    ArgumentError for complex numbers; else it raises what `fft` does.
+    """
     return rfftn(x, _length(n), (axis,), norm)
 
 
+@public
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `rfft`: `n` real numbers, twice as many as there are without the first and the last if None."""
+    """The inverse of `rfft`: `n` real numbers, twice as many as there are without the first and the last if None.
+
+    Raises what `fft` does.
+    """
     return irfftn(x, _length(n), (axis,), norm)
 
 
+@public
 def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
-    """The Fourier transform of real numbers over two axes."""
+    """The Fourier transform of real numbers over two axes. Raises what `rfftn` does."""
     return rfftn(x, s, axes, norm)
 
 
+@public
 def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`. Raises what `irfftn` does."""
     return irfftn(x, s, axes, norm)
 
 
+@public
 def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """The Fourier transform of real numbers over several axes, as `fftn`; along the last of them half says all."""
-    return real_transform(x, s, axes, norm)
+    """The Fourier transform of real numbers over several axes, as `fftn`; along the last of them half says all.
+
+    ArgumentError for complex numbers, and that and ShapeError as there.
+    """
+    return _real_transform(x, s, axes, norm)
 
 
+@public
 def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """The inverse of `rfftn`: real numbers, `s` of them along each axis."""
-    return inverse_real_transform(x, s, axes, norm)
+    """The inverse of `rfftn`: real numbers, `s` of them along each axis.
+
+    ShapeError and ArgumentError as `fftn`, and ShapeError where no number is left.
+    """
+    return _inverse_real_transform(x, s, axes, norm)
 
 
+@public
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The Fourier transform along an axis of numbers of which the other half are the conjugates: `n` real numbers."""
+    """The Fourier transform along an axis of numbers of which the other half are the conjugates: `n` real numbers.
+
+    ShapeError and ArgumentError as `fft`.
+    """
     return irfft(conj(x), n, axis, _turned(norm))
 
 
+@public
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`. ShapeError and ArgumentError as `rfft`."""
     return conj(rfft(x, n, axis, _turned(norm)))
 
 
+@public
 def fftshift(x: Any, axes: Axes = None) -> Any:
-    """The number of frequency zero in the middle of the axes named (None: all)."""
-    return shift(x, axes, False)
+    """The number of frequency zero in the middle of the axes named (None: all).
+
+    ShapeError for axes that x does not have.
+    """
+    return _shifted(x, axes, False)
 
 
+@public
 def ifftshift(x: Any, axes: Axes = None) -> Any:
     """The inverse of `fftshift`."""
-    return shift(x, axes, True)
+    return _shifted(x, axes, True)
 
 
 @public
 def fftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Tensor:
-    """The frequencies of `fft` of `n` numbers at distance `d`: [n]."""
+    """The frequencies of `fft` of `n` numbers at distance `d`: [n].
+
+    ArgumentError for an `n` that is no integer from 1 on.
+    """
     return _frequencies(np.fft.fftfreq, n, d, dtype)
 
 
 @public
 def rfftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Tensor:
-    """The frequencies of `rfft` of `n` numbers at distance `d`: [n // 2 + 1]."""
+    """The frequencies of `rfft` of `n` numbers at distance `d`: [n // 2 + 1].
+
+    ArgumentError for an `n` that is no integer from 1 on.
+    """
     return _frequencies(np.fft.rfftfreq, n, d, dtype)
 
 
@@ -157,8 +208,7 @@ def _frequencies(function: Callable[[int, float], np.ndarray], n: int, d: float,
     return constant(function(n, d).astype(as_dtype(dtype).numpy))
 
 
-@public_as("fft")
-def complex_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None, inverse: bool) -> Any:
+def _complex_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None, inverse: bool) -> Any:
     """A transform of real or complex numbers."""
     parts = _as_pair(x)
     sizes, places = _sizes_and_places(parts[0].type, s, axes)
@@ -167,19 +217,17 @@ def complex_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | N
     return Complex(*(_back_in_place(part, places) for part in found))
 
 
-@public_as("rfft")
-def real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Any:
+def _real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Any:
     """Half of a transform of real numbers."""
     if is_complex(x):
-        raise ArgumentError("rfft: takes real numbers", advice="fft is for complex ones.")
+        raise ArgumentError("takes real numbers", advice="fft is for complex ones.")
     [tensor] = _computed(x)
     sizes, places = _sizes_and_places(tensor.type, s, axes)
     found = RealFourier(_at_the_end(tensor, sizes, places), ndim=len(places), norm=_norm(norm))
     return Complex(*(_back_in_place(part, places) for part in found))
 
 
-@public_as("irfft")
-def inverse_real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Tensor:
+def _inverse_real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Tensor:
     """The real numbers that have such a half as their transform."""
     parts = _as_pair(x)
     sizes, places = _sizes_and_places(parts[0].type, s, axes)
@@ -190,8 +238,7 @@ def inverse_real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: st
     return _back_in_place(InverseRealFourier(*given, ndim=len(places), norm=_norm(norm), size=size), places)
 
 
-@public_as("fftshift")
-def shift(x: Any, axes: Axes, back: bool) -> Tensor:
+def _shifted(x: Any, axes: Axes, back: bool) -> Tensor:
     """Half of the numbers along each axis moved to the other end."""
     tensor = as_tensor(x)
     named = range(tensor.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
@@ -200,7 +247,7 @@ def shift(x: Any, axes: Axes, back: bool) -> Tensor:
     return roll(tensor, shifts, places) if places else tensor
 
 
-by_parts("x", shift)
+by_parts("x", fftshift, ifftshift)
 
 
 def _as_pair(x: Any) -> list[Tensor]:

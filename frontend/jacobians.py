@@ -63,7 +63,10 @@ def jacrev(fun: Callable[..., Any], argnums: Numbers = 0, has_aux: bool = False)
 
 def jacfwd(fun: Callable[..., Any], argnums: Numbers = 0, has_aux: bool = False) -> Callable[..., Any]:
     """As `jacrev`, by a direction for each element of the arguments, all at once: for functions of fewer arguments than
-    results."""
+    results.
+
+    ArgumentError for arguments that there are not, DTypeError for those and results that are no float tensors.
+    """
 
     def of_arguments(chosen: Callable[..., Any], primals: list[Any]) -> Found:
         result, push, *aux = linearize(chosen, *primals, has_aux=has_aux)
@@ -85,7 +88,7 @@ def hessian(fun: Callable[..., Any], argnums: Numbers = 0, has_aux: bool = False
     """A function that gives all second derivatives: `jacfwd` of `jacrev`.
 
     Those of a scalar result by an argument of shape (n,) are of shape (n, n). What is nested gives the derivatives by
-    each part of those by each part.
+    each part of those by each part. ArgumentError and DTypeError as there.
     """
     return jacfwd(jacrev(fun, argnums, has_aux), argnums, has_aux)
 

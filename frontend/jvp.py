@@ -53,6 +53,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     In a compiled function, what the derivative needs of the function is computed once, however often `push` is called.
     Called on arrays, the result and each call of `push` are programs of their own, which compute it again.
+    ArgumentError for tangents of another number or nesting.
     """
     if is_tracing():
         return _in_trace(fun, primals, has_aux)

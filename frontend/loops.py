@@ -161,7 +161,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         blu.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (decay, inputs))    # a linear recurrence
 
     `fn` takes and gives what is nested and shaped as `elems`, but for the number along the axis (Blelloch, "Prefix sums
-    and their applications"). From the other end with `reverse`. ShapeError for leaves of different numbers.
+    and their applications"). From the other end with `reverse`. ShapeError for leaves of different numbers. TraceError
+    for an `fn` that gives another nesting.
     """
     if not is_tracing():
 

@@ -26,7 +26,8 @@ def value_and_grad(
 
     `argnums` are the positions of the arguments to differentiate with respect to; gradients have the nesting of those
     arguments (a tuple of them where several are given), with None in the place of what is no float tensor. With
-    `has_aux`, the function returns (scalar, anything else), and so does the value.
+    `has_aux`, the function returns (scalar, anything else), and so does the value. TraceError for a function that gives
+    something else; ArgumentError for an argument that there is not.
     """
 
     @functools.wraps(function)
@@ -41,7 +42,7 @@ def value_and_grad(
 def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that returns the gradients of a function whose result is a float scalar; see `value_and_grad`.
 
-    With `has_aux` it returns (gradients, anything else).
+    With `has_aux` it returns (gradients, anything else). It raises what that does: TraceError and ArgumentError.
     """
     both = value_and_grad(function, argnums, has_aux)
 

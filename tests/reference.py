@@ -17,6 +17,11 @@ HEADER = """# Reference
 All public names, with what their docstrings say, written by `pytest tests/frontend/test_face.py --update-golden`.
 Functions of arrays that [methods](#methods) lists are methods of arrays and tensors as well. The array-API standard's
 functions that `blu` has, too, are said there once; the [settings](settings.md) have a document of their own.
+
+What docstrings say of errors comes on top of what holds for all functions: ShapeError for axes that are not there and
+shapes that do not broadcast, DTypeError for what is no tensor, number or dtype and for dtypes that an operation is not
+defined for, ArgumentError for an argument that is not what its parameter takes. Each is told with the user's file and
+line, under the name of the function that was called.
 """
 # In documents of their own.
 _ELSEWHERE = {"settings"}

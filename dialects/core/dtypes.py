@@ -126,7 +126,7 @@ def as_dtype(value: object) -> DType:
         if found is None or (isinstance(value, str) and found.name != value):
             raise KeyError(value)
         return _BY_NUMPY[found.newbyteorder("=")]
-    except (TypeError, KeyError):
+    except (TypeError, ValueError, KeyError):
         known = ", ".join(_BY_NAME)
         advice = f"Blu has {known}." + _instead(value)
         raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=advice) from None

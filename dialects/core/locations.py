@@ -16,6 +16,21 @@ def user_location(file: str, line: int, path: str = "") -> ir.Location:
     return ir.Location.name(path, place) if path else place
 
 
+def called_as(name: str, location: ir.Location) -> ir.Location:
+    """A location that tells as well which function was called there."""
+    return ir.Location.fused([location], ir.StringAttr.get(name))
+
+
+def called_at(location: ir.Location) -> str:
+    """The function that was called at a location, or nothing where it does not tell."""
+    if not isinstance(location, ir.FusedLoc):
+        return ""
+    told = str(location.metadata or "")
+    if told.startswith('"'):  # compilers fuse locations as well, some with what is no name
+        return told.strip('"')
+    return next((name for name in map(called_at, location.locations) if name), "")
+
+
 @dataclass(frozen=True)
 class SourcePlace:
     """A position in a file and the module path ("h.0.attn") that it was traced under; line 0 is unknown."""

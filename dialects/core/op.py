@@ -119,7 +119,8 @@ OPS: dict[str, type[Op]] = {}
 PURE_DIALECTS = frozenset(("arith", "linalg", "math", "tensor"))
 
 # The tracer sets this to find the user's file and line for each op; elsewhere MLIR's current location serves.
-location_provider: ContextVar[Callable[[], ir.Location] | None] = ContextVar("location_provider", default=None)
+# It is given the op's name where values of it are checked in a run: see `is_checked`.
+location_provider: ContextVar[Callable[[str], ir.Location] | None] = ContextVar("location_provider", default=None)
 
 
 class Op:
@@ -140,6 +141,8 @@ class Op:
     # Whether kernels of targets take the op as it is, or it is a step of the host program: it has no linalg form then.
     kernel: ClassVar[bool] = False
     host_step: ClassVar[bool] = False
+    # Whether a run may report one of its values: under the name of the function that the user called.
+    is_checked: ClassVar[bool] = False
     batch: Callable[..., Any] | None = None  # the results of many at once: a rule of `dialects/batching.py`
     decompose: Callable[..., Any] | None = None
     stays_whole: Callable[..., bool] | None = None  # of these attributes, where kernels take the op whole; None: always
@@ -306,7 +309,7 @@ def body_blocks_of(operation: ir.Operation) -> dict[str, ir.Block]:
 
 def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> list[Tensor]:
     """Infer, then create the operation at the current insertion point. Mistakes carry the location of the op."""
-    location = _current_location()
+    location = _current_location(cls.name if cls.is_checked else "")
     _check_fields(cls, operands, attributes)
     functions = {item.name: attributes[item.name] for item in cls.region_fields()}
     own = {name: value for name, value in attributes.items() if name not in functions}
@@ -325,6 +328,7 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
         if error.location is None:
             said = error.message if error.message.startswith(f"{cls.name}:") else f"{cls.name}: {error.message}"
             error = type(error)(said, location=describe(location), advice=error.advice)
+            error.op = cls.name
         raise error from None
     is_weak = cls.keeps_weak and all(tensor.is_weak for tensor in operands if tensor is not None)
     return [Tensor(value, is_weak) for value in operation.results]
@@ -361,7 +365,7 @@ def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, 
         return
     form = f"{cls.__name__}({', '.join([own.name for own in cls.given_fields()] + [f'{name}=...' for name in wanted])})"
     got = f"{len(operands)} operands and {', '.join(attributes) or 'no attributes'}"
-    raise ArgumentError(f"{cls.name} is called as {form}, not with {got}", location=describe(_current_location()))
+    raise ArgumentError(f"{cls.name} is called as {form}, not with {got}", location=describe(_current_location("")))
 
 
 def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], list[int]]:
@@ -377,14 +381,14 @@ def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], li
     return values, segments
 
 
-def _current_location() -> ir.Location:
+def _current_location(checked: str) -> ir.Location:
     provider = location_provider.get()
-    return provider() if provider else (ir.Location.current or unknown_location())
+    return provider(checked) if provider else (ir.Location.current or unknown_location())
 
 
 def emitting_at(location: ir.Location) -> AbstractContextManager[None]:
     """Give all ops emitted inside of the block this location (what a rewrite replaces keeps the user's line)."""
-    return inside(location_provider, lambda: location)
+    return inside(location_provider, lambda checked: location)
 
 
 def load(context: ir.Context) -> None:

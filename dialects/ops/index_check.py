@@ -20,13 +20,14 @@ INDEX_DTYPES = (i32, i64)
 class CheckedIndex(Op, name="checked_index"):
     """The row-major position (i64) of indices, one operand for each axis, in axes of `sizes`.
 
-    Negative indices count from the end if `from_end`. One outside of its own axis stops the run with an IndexError that
-    names `reported_as`: where several axes are read as one, it may lie inside of that, and an op that is made of others
-    is known by its own name.
+    Negative indices count from the end if `from_end`. One outside of its own axis stops the run with an IndexError:
+    where several axes are read as one, it may lie inside of that. The error names the function that was called, or
+    `reported_as` where nobody knows that.
     """
 
     batch = staticmethod(elementwise)
 
+    is_checked = True
     operands: VariadicOperand
     sizes: Ints
     from_end: bool

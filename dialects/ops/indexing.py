@@ -56,6 +56,7 @@ class Take(MovingOp, name="take"):
     An index outside of the axis stops the run with an IndexError.
     """
 
+    is_checked = True
     operand: Operand
     indices: Operand
     axis: int
@@ -109,6 +110,7 @@ class TakeAlongAxis(MovingOp, name="take_along_axis"):
     """
 
     batch = staticmethod(along)
+    is_checked = True
     operand: Operand
     indices: Operand
     axis: int
@@ -174,6 +176,7 @@ class ScatterAdd(Op, name="scatter_add"):
     """
 
     kernel = True
+    is_checked = True
     operand: Operand
     indices: Operand
     updates: Operand

@@ -61,6 +61,7 @@ class Divide(Binary, name="divide", dtypes=FLOATS, domain=(0.25, 4.0)):
 class FloorDivide(Binary, name="floor_divide"):
     """The largest whole number not above x / y; an integer divided by zero gives 0 and a warning."""
 
+    is_checked = True
     reference = scalar_reference.floor_divide
     deliberate = STEP_FUNCTION
 
@@ -68,6 +69,7 @@ class FloorDivide(Binary, name="floor_divide"):
 class Remainder(Binary, name="remainder"):
     """x - floor_divide(x, y) * y, with the sign of y; an integer modulo zero gives 0 and a warning."""
 
+    is_checked = True
     reference = scalar_reference.remainder
     vjp = staticmethod(lambda g, x, y, z: (g, -g * (x // y)))
 

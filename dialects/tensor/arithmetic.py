@@ -211,7 +211,7 @@ arctan2, copysign = _float_binary(binary.Arctan2), _float_binary(binary.Copysign
 
 @method
 def subtract(x: Any, y: Any) -> Tensor:
-    """x - y (integers wrap)."""
+    """x - y (integers wrap). DTypeError for bools."""
     left, right = promoted(x, y)
     if left.dtype == bool_:
         raise DTypeError(
@@ -231,7 +231,10 @@ def divide(x: Any, y: Any) -> Tensor:
 
 @method
 def power(x: Any, y: Any) -> Tensor:
-    """x to the power y. Small whole exponents given as Python numbers become multiplications, 0.5 a square root."""
+    """x to the power y. Small whole exponents given as Python numbers become multiplications, 0.5 a square root.
+
+    DTypeError for integers to a negative power that is a Python number.
+    """
     if is_python_scalar(y) and not is_python_scalar(x) and not isinstance(y, bool):
         special = _scalar_power(promoted(x)[0], y)
         if special is not None:

@@ -50,7 +50,10 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
 @method
 def reshape(x: Any, *shape: Any) -> Tensor:
-    """The same elements in row-major order in another shape, in which one size may be -1: what is left over."""
+    """The same elements in row-major order in another shape, in which one size may be -1: what is left over.
+
+    ShapeError for a shape that does not hold as many elements, or that leaves more than one size open.
+    """
     tensor = as_tensor(x)
     sizes = as_shape(shape[0] if len(shape) == 1 else shape)
     if sizes.count(-1) == 1:
@@ -134,7 +137,10 @@ def _each_axis(axes: Any, ndim: int) -> list[int]:
 
 @method
 def broadcast_to(x: Any, shape: Any) -> Tensor:
-    """x repeated along dimensions of size 1 and along missing leading dimensions."""
+    """x repeated along dimensions of size 1 and along missing leading dimensions.
+
+    ShapeError for a shape that x does not broadcast to.
+    """
     tensor, sizes = as_tensor(x), as_shape(shape)
     return tensor if tensor.shape == sizes else ops.BroadcastTo(tensor, shape=sizes)
 
@@ -152,7 +158,8 @@ def matrix_transpose(x: Any) -> Tensor:
 def meshgrid(*tensors: Any, indexing: str = "xy") -> list[Tensor]:
     """One-dimensional coordinates as the coordinates of all points of the grid that they span.
 
-    Result i varies along dimension i ("ij"); with "xy" the first two dimensions are exchanged.
+    Result i varies along dimension i ("ij"); with "xy" the first two dimensions are exchanged. ShapeError for another
+    `indexing`, or for coordinates that are not one-dimensional.
     """
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"indexing must be xy or ij, got {indexing!r}")
@@ -176,7 +183,7 @@ def broadcast_arrays(*tensors: Any) -> list[Tensor]:
 def expand_dims(x: Any, axis: Any) -> Tensor:
     """x with a new dimension of size 1 at each of the result's axes named."""
     tensor = as_tensor(x)
-    count = len(axis) if isinstance(axis, Sequence) else 1
+    count = len(tuple(axis)) if isinstance(axis, Iterable) else 1
     places = normalize_axes(axis, tensor.ndim + count)
     sizes = iter(tensor.shape)
     return reshape(tensor, tuple(1 if place in places else next(sizes) for place in range(tensor.ndim + count)))
@@ -184,7 +191,10 @@ def expand_dims(x: Any, axis: Any) -> Tensor:
 
 @method
 def squeeze(x: Any, axis: Any = None) -> Tensor:
-    """x without its dimensions of size 1, or without those named, which must be of size 1."""
+    """x without its dimensions of size 1, or without those named, which must be of size 1.
+
+    ShapeError where those named are of another size.
+    """
     tensor = as_tensor(x)
     if axis is None:
         return reshape(tensor, tuple(size for size in tensor.shape if size != 1))
@@ -196,7 +206,10 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 @public
 def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """The tensors one after the other along an axis (None: their elements in one dimension)."""
+    """The tensors one after the other along an axis (None: their elements in one dimension).
+
+    ShapeError for no tensors, or for some that differ in another axis.
+    """
     parts = _listed(tensors)
     if not parts:
         raise ShapeError("needs at least one tensor")
@@ -222,7 +235,7 @@ def _listed(tensors: Any) -> list[Tensor]:
 
 @public
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis."""
+    """Tensors of one shape along a new axis. ShapeError for no tensors, or for some of different shapes."""
     parts = _listed(tensors)
     for part in parts[1:]:
         if part.shape != parts[0].shape:
@@ -232,7 +245,10 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
 
 @method
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """x cut along an axis into `sections` equal parts, or before each of the positions named."""
+    """x cut along an axis into `sections` equal parts, or before each of the positions named.
+
+    ShapeError where the axis has no such equal parts.
+    """
     tensor = as_tensor(x)
     place = normalize_axis(axis, tensor.ndim)
     size = tensor.shape[place]
@@ -273,6 +289,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     """x with the elements along an axis moved `shift` places on; those that leave at the end come in at the front.
 
     Several axes are moved each by its own of several shifts, or all by one; None moves elements in row-major order.
+    ShapeError for shifts and axes that are not equally many.
     """
     tensor = as_tensor(x)
     if axis is None:
@@ -298,7 +315,10 @@ def _moved_on(tensor: Tensor, shift: int, place: int) -> Tensor:
 
 @method
 def tile(x: Any, repeats: Any) -> Tensor:
-    """x repeated as a whole along each dimension; `repeats` counts from the last dimension backwards."""
+    """x repeated as a whole along each dimension; `repeats` counts from the last dimension backwards.
+
+    ShapeError for repeats that are no integers from 0 up.
+    """
     tensor, counts = as_tensor(x), as_shape(repeats)
     counts = (1,) * (tensor.ndim - len(counts)) + counts
     sizes = (1,) * (len(counts) - tensor.ndim) + tensor.shape

@@ -168,7 +168,8 @@ def _deviating(x: Any, dtype: Any) -> Tensor:
 def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """The variance over the axes named (None: all): squared distances from the mean, divided by count - `correction`.
 
-    x is converted to `dtype` first where one is given. Integers give f64; f16 and bf16 are computed in f32.
+    x is converted to `dtype` first where one is given. Integers give f64; f16 and bf16 are computed in f32. DTypeError
+    for a `dtype` that does not hold fractions.
     """
     tensor = _deviating(x, dtype)
     wide = converted(tensor, computing_dtype(tensor.dtype))
@@ -182,7 +183,10 @@ def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False,
 
 @method
 def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False, dtype: Any = None) -> Tensor:
-    """The standard deviation: the square root of `var`. Its gradient is 0 where all elements are equal."""
+    """The standard deviation: the square root of `var`. Its gradient is 0 where all elements are equal.
+
+    DTypeError for a `dtype` that does not hold fractions.
+    """
     tensor = _deviating(x, dtype)
     variance = var(converted(tensor, computing_dtype(tensor.dtype)), axis, correction, keepdims)
     is_zero = variance == 0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable
+from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.complex_tensor import Complex, is_complex
+from blu.dialects.tensor.refusals import refusal
 from blu.dialects.tensor.tensor import METHODS, Tensor
-from blu.errors import BluError, TraceError
+from blu.errors import BluError, LinAlgError, TraceError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -20,6 +22,8 @@ Result = TypeVar("Result")
 # where the first of these numbers is given to one. Functions without one are given the numbers as they are, and refuse
 # them where they ask for a tensor.
 COMPLEX_RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
+# What runs in the frame of a call of a public function, whose name is that of `function` there.
+CALLS: set[CodeType] = set()
 
 
 def is_tracing() -> bool:
@@ -32,29 +36,28 @@ def is_tracing() -> bool:
         return False
 
 
-@contextmanager
-def errors_located(name: str) -> Iterator[None]:
-    """Say the user's file and line, and the function's name, in errors that do not say any."""
-    try:
-        yield
-    except BluError as error:
-        if error.location is None:
-            error.location = HOOKS.tracer.user_line()
-            error.message = error.message if error.message.startswith(f"{name}:") else f"{name}: {error.message}"
-        raise
-
-
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Let a function that emits ops also be called with arrays, outside of any trace."""
+    """Let a function that emits ops also be called with arrays, outside of any trace.
+
+    Errors say the user's file and line, and the function that the user has called: the outermost of those that call
+    each other. Arguments that make Python raise an error of its own are told by it as well.
+    """
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         if is_tracing():
-            with errors_located(function.__name__):
+            try:
                 if any(map(is_complex, arguments)) or any(map(is_complex, keywords.values())):
                     HOOKS.tracer.load_complex()
                     return COMPLEX_RULES.get(call, function)(*arguments, **keywords)
                 return function(*arguments, **keywords)
+            except BluError as error:
+                _locate(error, function.__name__)
+                raise
+            except (TypeError, ValueError) as error:
+                if not HOOKS.tracer.is_told_by(error, sys._getframe()):
+                    raise
+                raise _locate(refusal(function, arguments, keywords, error), function.__name__) from None
         for argument in (*arguments, *keywords.values()):
             if isinstance(argument, Tensor):
                 _ = argument.value  # says that its trace has ended
@@ -63,7 +66,14 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
                 return whole(*map(_whole, arguments), **{name: _whole(value) for name, value in keywords.items()})
         return HOOKS.compiler.run_function(call, arguments, keywords)
 
+    CALLS.add(call.__code__)  # type: ignore[attr-defined]
     return call
+
+
+def _locate(error: BluError, name: str) -> BluError:
+    error.tell_as(HOOKS.tracer.called_function() or name)
+    error.location = error.location or HOOKS.tracer.user_line()
+    return error
 
 
 def public_as(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
@@ -112,8 +122,19 @@ def on_host(
                     return traced(*arguments, **keywords)
                 what = f"{function.__name__}: is computed by NumPy, and a tensor's numbers exist only when"
                 raise TraceError(f"{what} the compiled function runs", location=HOOKS.tracer.user_line(), advice=advice)
-            return HOOKS.compiler.run_on_host(function, arguments, keywords)
+            try:
+                return HOOKS.compiler.run_on_host(function, arguments, keywords)
+            except BluError as error:
+                _locate(error, function.__name__)
+                raise
+            except LinAlgError:
+                raise
+            except (TypeError, ValueError) as error:
+                if not HOOKS.tracer.is_told_by(error, sys._getframe()):
+                    raise
+                raise _locate(refusal(function, arguments, keywords, error), function.__name__) from None
 
+        CALLS.add(call.__code__)  # type: ignore[attr-defined]
         return call
 
     return make

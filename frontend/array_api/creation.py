@@ -102,7 +102,10 @@ def _shaped(function: Callable[..., np.ndarray], of_tensors: Callable[..., Tenso
         return _made(function, device, shape, dtype=_dtype(dtype, np.dtype(np.float64)))
 
     make.__name__ = make.__qualname__ = function.__name__
-    make.__doc__ = of_tensors.__doc__
+    make.__doc__ = (
+        f"An array of {function.__name__} (f64 unless another dtype is given). "
+        "DTypeError for a dtype that arrays do not have."
+    )
     return make
 
 
@@ -115,7 +118,10 @@ def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
-    """An array of one number, in its dtype unless another is given."""
+    """An array of one number, in its dtype unless another is given.
+
+    DTypeError for a dtype that arrays do not have, or a real one for a complex number.
+    """
     if isinstance(fill_value, Tensor) or is_tracing():
         return tensors.full(shape, fill_value, dtype)
     _check_real(fill_value, _dtype(dtype))
@@ -145,7 +151,10 @@ def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | No
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
 ) -> Any:
-    """start, start + step, ... before stop; `arange(n)` counts from 0."""
+    """start, start + step, ... before stop; `arange(n)` counts from 0.
+
+    DTypeError for a dtype that arrays do not have.
+    """
     if is_tracing():
         return tensors.arange(start, stop, step, dtype)
     return _made(np.arange, device, *((0, start) if stop is None else (start, stop)), step, dtype=_dtype(dtype))
@@ -154,14 +163,17 @@ def arange(
 def linspace(
     start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Any:
-    """`num` evenly spaced numbers from start to stop, which is among them unless `endpoint` is false."""
+    """`num` evenly spaced numbers from start to stop, which is among them unless `endpoint` is false.
+
+    DTypeError for a dtype that arrays do not have.
+    """
     if is_tracing():
         return tensors.linspace(start, stop, num, _dtype(dtype, np.dtype(np.float64)), endpoint)
     return _made(np.linspace, device, start, stop, num, endpoint=endpoint, dtype=_dtype(dtype))
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Any:
-    """A matrix with ones where column - row is `k`, zeros elsewhere."""
+    """A matrix with ones where column - row is `k`, zeros elsewhere. DTypeError for a dtype that arrays do not have."""
     return _made(np.eye, device, n_rows, n_cols, k, dtype=_dtype(dtype, np.dtype(np.float64)))
 
 

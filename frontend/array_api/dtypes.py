@@ -81,7 +81,10 @@ def dtype_of(value: Any) -> np.dtype:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: builtins.bool = True, device: str | None = None) -> Any:
-    """x in another dtype; itself where it has that one and `copy` is false. Complex numbers do not become real ones."""
+    """x in another dtype; itself where it has that one and `copy` is false. Complex numbers do not become real ones.
+
+    DTypeError for that, and for what is no dtype.
+    """
     target = dtype_of(dtype)
     if not isinstance(x, Tensor) and not is_tracing():
         if x.dtype.kind == "c" and target.kind not in "cb":
@@ -116,7 +119,7 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
-    """Whether promotion with `to` (a dtype) gives `to` for a dtype or array."""
+    """Whether promotion with `to` (a dtype) gives `to` for a dtype or array. DTypeError for what is neither."""
     source, target = dtype_of(from_), dtype_of(to)
     try:
         return result_type(source, target) == target
@@ -125,7 +128,10 @@ def can_cast(from_: Any, to: Any, /) -> builtins.bool:
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:
-    """The dtype that arrays, dtypes and Python numbers give together, as in NumPy. At least one is no number."""
+    """The dtype that arrays, dtypes and Python numbers give together, as in NumPy. At least one is no number.
+
+    DTypeError for what is none of them.
+    """
     numbers = (builtins.bool, int, float, complex)
     items = [item if type(item) in numbers else dtype_of(item) for item in arrays_and_dtypes]
     if not items or all(type(item) in numbers for item in items):
@@ -134,7 +140,10 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype:
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Whether a dtype is another, or of a kind ("integral", "real floating" ...), or of one of several."""
+    """Whether a dtype is another, or of a kind ("integral", "real floating" ...), or of one of several.
+
+    DTypeError for what is none.
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, item) for item in kind)
     if isinstance(kind, str):

@@ -57,7 +57,10 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 @public
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
-    """The slices of x at `indices` along an axis, which may be left out of one dimension."""
+    """The slices of x at `indices` along an axis, which may be left out of one dimension.
+
+    ShapeError where it is left out and x has others.
+    """
     tensor = as_tensor(x)
     if axis is None and tensor.ndim != 1:
         raise ShapeError(f"{tensor.type} is not of one dimension", advice="Say the axis.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -12,6 +13,8 @@ import numpy as np
 from blu.dialects.tensor.complex_tensor import Complex, is_complex
 from blu.dialects.tensor.function import COMPLEX_RULES
 from blu.dialects.tensor.promotion import as_tensor, is_python_scalar
+from blu.dialects.tensor.refusals import bound, shown
+from blu.errors import ArgumentError
 from blu.frontend.complexes.parts import made, parts_of, zeros_of
 
 Function = Callable[..., Any]
@@ -21,10 +24,29 @@ def complex_of(*functions: Function) -> Callable[[Function], Function]:
     """Let a function be what public functions are of complex numbers."""
 
     def register(rule: Function) -> Function:
-        COMPLEX_RULES.update(dict.fromkeys(functions, rule))
+        COMPLEX_RULES.update({function: _with_real_options(function, rule) for function in functions})
         return rule
 
     return register
+
+
+# Parameters by which no function takes complex numbers. That they are none is asked here: a rule passes them on, to the
+# function that it is a rule of, which would ask the rule again.
+_OPTIONS = frozenset("rows columns axis axes keepdims correction offset ord norm size shape precision n m".split())
+
+
+def _with_real_options(function: Function, rule: Function) -> Function:
+    @functools.wraps(rule)
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        given = bound(_signature(function), function.__name__, arguments, keywords).arguments
+        for name, value in given.items():
+            is_array = name == "dtype" and hasattr(value, "shape")
+            if is_array or (name in _OPTIONS and is_complex(value)):
+                reason = "no dtype" if is_array else "not real"
+                raise ArgumentError(f"{name} is {shown(value)}, and {reason}")
+        return rule(*arguments, **keywords)
+
+    return run
 
 
 @cache

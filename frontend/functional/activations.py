@@ -22,7 +22,7 @@ from blu.dialects.tensor.arrangement import reshape, split
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import BluError, ShapeError
+from blu.errors import ArgumentError, ShapeError
 
 __all__ = [
     "celu",
@@ -55,9 +55,12 @@ def _float(x: Any) -> Tensor:
 
 @public
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * x)) / beta, in x's shape; x itself where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta, in x's shape; x itself where beta * x is above the threshold.
+
+    ArgumentError for a `beta` of 0.
+    """
     if not beta:
-        raise BluError("softplus divides by beta, which must not be 0")
+        raise ArgumentError("softplus divides by beta, which must not be 0")
     tensor = _float(x)
     scaled = tensor * beta
     # The bound keeps infinities out of the branch that is not taken, so that they reach no gradient.
@@ -87,9 +90,12 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @public
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
-    """x where it is above 0, alpha * (exp(x / alpha) - 1) elsewhere; its slope is continuous. alpha is above 0."""
+    """x where it is above 0, alpha * (exp(x / alpha) - 1) elsewhere; its slope is continuous. alpha is above 0.
+
+    ArgumentError for another.
+    """
     if not alpha > 0:
-        raise BluError(f"celu needs an alpha above 0, got {alpha}")
+        raise ArgumentError(f"celu needs an alpha above 0, got {alpha}")
     tensor = _float(x)
     return where(greater(tensor, 0.0), tensor, expm1(minimum(tensor, 0.0) / alpha) * alpha)
 
@@ -102,7 +108,10 @@ def selu(x: Any) -> Tensor:
 
 @public
 def prelu(x: Any, weight: Any) -> Tensor:
-    """x where it is above 0, weight * x elsewhere; `weight` is one number, or [C] for x [N, C, ...]."""
+    """x where it is above 0, weight * x elsewhere; `weight` is one number, or [C] for x [N, C, ...].
+
+    ShapeError for another.
+    """
     tensor, slope = promoted_floats(x, weight)
     if slope.shape not in ((), (1,)):
         if tensor.ndim < 2 or slope.shape != (tensor.shape[1],):
@@ -126,9 +135,9 @@ def relu6(x: Any) -> Tensor:
 
 @public
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x bounded by min_val and max_val. BluError if min_val is above max_val."""
+    """x bounded by min_val and max_val. ArgumentError if min_val is above max_val."""
     if min_val > max_val:
-        raise BluError(f"hardtanh needs min_val <= max_val, got {min_val} and {max_val}")
+        raise ArgumentError(f"hardtanh needs min_val <= max_val, got {min_val} and {max_val}")
     return clip(_float(x), min_val, max_val)
 
 
@@ -161,18 +170,18 @@ def tanhshrink(x: Any) -> Tensor:
 
 @public
 def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
-    """x drawn towards 0 by lambd, which is at least 0: 0 where |x| <= lambd."""
+    """x drawn towards 0 by lambd, which is at least 0: 0 where |x| <= lambd. ArgumentError for another."""
     if not lambd >= 0:
-        raise BluError(f"softshrink needs a lambd of at least 0, got {lambd}")
+        raise ArgumentError(f"softshrink needs a lambd of at least 0, got {lambd}")
     tensor = _float(x)
     return relu(tensor - lambd) - relu(-tensor - lambd)
 
 
 @public
 def hardshrink(x: Any, lambd: float = 0.5) -> Tensor:
-    """x where |x| is above lambd, which is at least 0, else 0."""
+    """x where |x| is above lambd, which is at least 0, else 0. ArgumentError for another."""
     if not lambd >= 0:
-        raise BluError(f"hardshrink needs a lambd of at least 0, got {lambd}")
+        raise ArgumentError(f"hardshrink needs a lambd of at least 0, got {lambd}")
     tensor = _float(x)
     return where(less_equal(absolute(tensor), lambd), 0.0, tensor)
 
@@ -186,7 +195,10 @@ def threshold(x: Any, threshold: float, value: float) -> Tensor:
 
 @public
 def glu(x: Any, axis: int = -1) -> Tensor:
-    """The first half of x along an axis times the sigmoid of the second half; the axis has an even size."""
+    """The first half of x along an axis times the sigmoid of the second half; the axis has an even size.
+
+    ShapeError where it is odd.
+    """
     tensor = _float(x)
     along = normalize_axis(axis, tensor.ndim)
     if tensor.shape[along] % 2:

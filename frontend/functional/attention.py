@@ -49,7 +49,8 @@ def attention(
     bits of fraction, as in `matmul`, and those of the gradients as well.
 
     With `dropout`, each weight of the softmax is 0 with that probability and else divided by 1 - dropout, as drawn with
-    the `dropout_key` (of `blu.random`). That takes the matrix of weights [..., Hq, Tq, Tk] in memory.
+    the `dropout_key` (of `blu.random`). That takes the matrix of weights [..., Hq, Tq, Tk] in memory. ArgumentError for
+    a `dropout` that is no probability, or without a key.
     """
     if not 0 <= dropout <= 1:
         raise ArgumentError(f"dropout is a probability, from 0 to 1, not {dropout!r}")

@@ -30,7 +30,7 @@ def all_reduce(x: Any, axis: str, reduction: str = "sum") -> Tensor:
 
 @public
 def all_gather(x: Any, axis: str, dim: int = 0) -> Tensor:
-    """x of all ranks of an axis, one after the other along `dim`, on each of them."""
+    """x of all ranks of an axis, one after the other along `dim`, on each of them. ShapeError for a scalar."""
     tensor = as_tensor(x)
     at = _dim(tensor, dim)
     return moveaxis(ops.AllGather(moveaxis(tensor, at, 0), axis=axis, ranks=axis_size(axis)), 0, at)
@@ -38,7 +38,10 @@ def all_gather(x: Any, axis: str, dim: int = 0) -> Tensor:
 
 @public
 def reduce_scatter(x: Any, axis: str, dim: int = 0, reduction: str = "sum") -> Tensor:
-    """Of the sum (or "mean", "max", "min") of x over all ranks of an axis, part i along `dim` on rank i."""
+    """Of the sum (or "mean", "max", "min") of x over all ranks of an axis, part i along `dim` on rank i.
+
+    ShapeError for a scalar, or a dimension that has no such parts.
+    """
     tensor = as_tensor(x)
     at = _dim(tensor, dim)
     moved = moveaxis(tensor, at, 0)
@@ -53,7 +56,10 @@ def broadcast(x: Any, axis: str, root: int = 0) -> Tensor:
 
 @public
 def all_to_all(x: Any, axis: str, split_dim: int = 0, concat_dim: int = 0) -> Tensor:
-    """Part i along `split_dim` of each rank's x on rank i of an axis, one after the other along `concat_dim`."""
+    """Part i along `split_dim` of each rank's x on rank i of an axis, one after the other along `concat_dim`.
+
+    ShapeError for a scalar, or a dimension that has no such parts.
+    """
     tensor, ranks = as_tensor(x), axis_size(axis)
     split_at, joined_at = _dim(tensor, split_dim), _dim(tensor, concat_dim)
     received = ops.AllToAll(moveaxis(tensor, split_at, 0), axis=axis, ranks=ranks)

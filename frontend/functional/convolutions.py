@@ -123,6 +123,8 @@ def conv(
     `padding` is a number of zeros on both sides, one for each dimension, a pair (before, after) for each, "valid"
     (none) or "same" (count = ceil(size / stride)). Group i of the features sees group i of the channels. bias [F]. With
     `channels_last`, x and the result are [N, *spatial, C] and [N, *counts, F]. `precision` is that of `matmul`.
+    ShapeError for an x, weight or bias of another shape, groups that do not divide it, or a window that does not fit;
+    ArgumentError for strides, dilations or a padding that are none.
     """
     tensor, factors, *shift = _operands(x, weight, bias, "[F, C / groups, *window]")
     rank = factors.ndim - 2
@@ -190,21 +192,30 @@ def _check_rank(weight: Any, rank: int) -> None:
 
 @public
 def conv1d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
-    """`conv` in one dimension: x [N, C, L], weight [F, C / groups, K], and its other arguments."""
+    """`conv` in one dimension: x [N, C, L], weight [F, C / groups, K], and its other arguments.
+
+    ShapeError and ArgumentError as there.
+    """
     _check_rank(weight, 1)
     return conv(x, weight, *arguments, **keywords)
 
 
 @public
 def conv2d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
-    """`conv` in two dimensions: x [N, C, H, W], weight [F, C / groups, KH, KW], and its other arguments."""
+    """`conv` in two dimensions: x [N, C, H, W], weight [F, C / groups, KH, KW], and its other arguments.
+
+    ShapeError and ArgumentError as there.
+    """
     _check_rank(weight, 2)
     return conv(x, weight, *arguments, **keywords)
 
 
 @public
 def conv3d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
-    """`conv` in three dimensions: x [N, C, D, H, W], weight [F, C / groups, KD, KH, KW], and its other arguments."""
+    """`conv` in three dimensions: x [N, C, D, H, W], weight [F, C / groups, KD, KH, KW], and its other arguments.
+
+    ShapeError and ArgumentError as there.
+    """
     _check_rank(weight, 3)
     return conv(x, weight, *arguments, **keywords)
 
@@ -226,7 +237,8 @@ def conv_transpose(
     """What takes `conv` with these arguments back: x [N, C, *spatial], weight [C, F / groups, *window].
 
     The result is [N, F, *counts], count = (size - 1) * stride - 2 * padding + (window - 1) * dilation + 1 +
-    output_padding.
+    output_padding. ShapeError for an x, weight or bias of another shape, or groups that do not divide it; ArgumentError
+    for strides, dilations or paddings that are no integers.
     """
     tensor, factors, *shift = _operands(x, weight, bias, "[C, F / groups, *window]")
     rank = factors.ndim - 2
@@ -263,14 +275,20 @@ def _exchanged(weight: Tensor, groups: int) -> Tensor:
 
 @public
 def conv_transpose1d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
-    """`conv_transpose` in one dimension: x [N, C, L], weight [C, F / groups, K], and its other arguments."""
+    """`conv_transpose` in one dimension: x [N, C, L], weight [C, F / groups, K], and its other arguments.
+
+    ShapeError and ArgumentError as there.
+    """
     _check_rank(weight, 1)
     return conv_transpose(x, weight, *arguments, **keywords)
 
 
 @public
 def conv_transpose2d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
-    """`conv_transpose` in two dimensions: x [N, C, H, W], weight [C, F / groups, KH, KW], and its other arguments."""
+    """`conv_transpose` in two dimensions: x [N, C, H, W], weight [C, F / groups, KH, KW], and its other arguments.
+
+    ShapeError and ArgumentError as there.
+    """
     _check_rank(weight, 2)
     return conv_transpose(x, weight, *arguments, **keywords)
 
@@ -278,6 +296,9 @@ def conv_transpose2d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> T
 @public
 def conv_transpose3d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
     """`conv_transpose` in three dimensions: x [N, C, D, H, W], weight [C, F / groups, KD, KH, KW], and its other
-    arguments."""
+    arguments.
+
+    ShapeError and ArgumentError as there.
+    """
     _check_rank(weight, 3)
     return conv_transpose(x, weight, *arguments, **keywords)

@@ -141,6 +141,7 @@ def linspace(start: Any, stop: Any, count: int, dtype: Any = "f32", endpoint: bo
     """`count` evenly spaced numbers from start to stop, which is among them unless `endpoint` is false.
 
     In integer dtypes they are rounded down, as in NumPy. Tensors as start and stop, which broadcast, give [count, ..].
+    ShapeError for a negative `num`.
     """
     target, (size,) = as_dtype(dtype), as_shape(count)
     if not endpoint and size >= 0:
@@ -187,14 +188,20 @@ def _column_less_row(shape: tuple[int, ...]) -> Tensor:
 
 @method
 def tril(x: Any, offset: int = 0) -> Tensor:
-    """The last two dimensions' lower triangle (column - row at most `offset`), zeros above it."""
+    """The last two dimensions' lower triangle (column - row at most `offset`), zeros above it.
+
+    ShapeError where x has fewer than two dimensions.
+    """
     tensor = _matrix(x)
     return where(_column_less_row(tensor.shape[-2:]) <= offset, tensor, scalar_constant(0, tensor.dtype))
 
 
 @method
 def triu(x: Any, offset: int = 0) -> Tensor:
-    """The last two dimensions' upper triangle (column - row at least `offset`), zeros below it."""
+    """The last two dimensions' upper triangle (column - row at least `offset`), zeros below it.
+
+    ShapeError where x has fewer than two dimensions.
+    """
     tensor = _matrix(x)
     return where(_column_less_row(tensor.shape[-2:]) >= offset, tensor, scalar_constant(0, tensor.dtype))
 
@@ -208,7 +215,10 @@ def _matrix(x: Any) -> Tensor:
 
 @method
 def diagonal(x: Any, offset: int = 0) -> Tensor:
-    """The elements of the last two dimensions where column - row is `offset`, along one last dimension."""
+    """The elements of the last two dimensions where column - row is `offset`, along one last dimension.
+
+    ShapeError where x has fewer than two dimensions.
+    """
     tensor = _matrix(x)
     rows, columns = tensor.shape[-2:]
     first_row, first_column = builtins.max(-offset, 0), builtins.max(offset, 0)

@@ -13,16 +13,22 @@ from blu.dialects.tensor.arithmetic import cos, log, log1p, sqrt
 from blu.dialects.tensor.arrangement import as_shape, stack
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, converted
+from blu.dialects.tensor.refusals import shown
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import DTypeError, ShapeError
+from blu.errors import ArgumentError, DTypeError, ShapeError, calling_line
 
 # How many random bits a uniform number of a dtype has: as many as it holds exactly between 1/2 and 1.
 UNIFORM_BITS = {f16: 11, bf16: 8, f32: 24, f64: 53}
 
 
 def key(seed: int) -> np.ndarray:
-    """The key (i64[2]: seed and stream) of a Python integer of up to 64 bits."""
-    return np.array([((int(seed) + 2**63) % 2**64) - 2**63, 0], np.int64)
+    """The key (i64[2]: seed and stream) of a Python integer of up to 64 bits. ArgumentError for what is none."""
+    try:
+        number = int(seed)
+    except (TypeError, ValueError):
+        message = f"key: seed is {shown(seed)}, and not int"
+        raise ArgumentError(message, location=calling_line()) from None
+    return np.array([((number + 2**63) % 2**64) - 2**63, 0], np.int64)
 
 
 def _words(key: Any, shape: tuple[int, ...]) -> Tensor:
@@ -69,7 +75,10 @@ def unit(key: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
 
 @public
 def uniform(key: Any, shape: Any = (), low: Any = 0.0, high: Any = 1.0, dtype: Any = "f32") -> Tensor:
-    """Uniform numbers from `low` up to `high` (excluded for 0 and 1; elsewhere rounding may reach it)."""
+    """Uniform numbers from `low` up to `high` (excluded for 0 and 1; elsewhere rounding may reach it).
+
+    DTypeError for a dtype that is no float's.
+    """
     target = as_dtype(dtype)
     share = unit(key, as_shape(shape), target)
     if isinstance(low, float | int) and isinstance(high, float | int) and (low, high) == (0, 1):
@@ -80,7 +89,10 @@ def uniform(key: Any, shape: Any = (), low: Any = 0.0, high: Any = 1.0, dtype: A
 
 @public
 def normal(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
-    """Normal numbers of mean 0 and deviation 1, by the Box-Muller transform."""
+    """Normal numbers of mean 0 and deviation 1, by the Box-Muller transform.
+
+    DTypeError for a dtype that is no float's.
+    """
     target = as_dtype(dtype)
     wide = computing_dtype(target)
     pairs = unit(key, (2, *as_shape(shape)), wide)
@@ -90,14 +102,20 @@ def normal(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
 
 @public
 def bernoulli(key: Any, probability: Any = 0.5, shape: Any = None) -> Tensor:
-    """Bools that are true with the probability given (a number, or a tensor of which `shape` is the default)."""
+    """Bools that are true with the probability given (a number, or a tensor of which `shape` is the default).
+
+    DTypeError for a probability that is no float.
+    """
     chance = as_tensor(probability, f32)
     return unit(key, chance.shape if shape is None else as_shape(shape), f32) < chance
 
 
 @public
 def integers(key: Any, low: int, high: int, shape: Any = (), dtype: Any = "i32") -> Tensor:
-    """Integers from `low` up to `high` (excluded), equally likely up to one part in 2**63 / (high - low)."""
+    """Integers from `low` up to `high` (excluded), equally likely up to one part in 2**63 / (high - low).
+
+    ShapeError where there are none from `low` up to `high`.
+    """
     if not low < high:
         raise ShapeError(f"integers from {low} up to {high} (excluded): there are none")
     return converted((_words(key, as_shape(shape)) & (2**63 - 1)) % (high - low) + low, as_dtype(dtype))

@@ -29,6 +29,8 @@ def einsum(equation: str, *operands: Any, precision: str = "highest", dtype: Any
 
     Operands are combined from left to right. Of a letter that repeats within one operand, the diagonal is taken. Two
     operands may be fp8, as those of blu.matmul, and `dtype` is that of their result then, f32 if it is not given.
+    ArgumentError where the equation does not come first; ShapeError where it is for other operands, or a letter stands
+    for two sizes.
     """
     tensors = factors(*operands, dtype) if len(operands) == 2 else promoted(*operands) if operands else []
     is_bool = bool(tensors) and tensors[0].dtype == bool_

@@ -51,7 +51,10 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 @method
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
-    """Per position the element of x that stands at the index along the axis; all other dimensions broadcast."""
+    """Per position the element of x that stands at the index along the axis; all other dimensions broadcast.
+
+    ShapeError for indices of another number of dimensions.
+    """
     tensor = as_tensor(x)
     place = normalize_axis(axis, tensor.ndim)
     found = as_indices(indices, tensor.shape[place])

@@ -47,7 +47,10 @@ def outer(x: Any, y: Any) -> Tensor:
 
 @public
 def tensordot(x: Any, y: Any, axes: Any = 2, precision: str = "highest") -> Tensor:
-    """The sum of products over pairs of axes: the last `axes` of x with the first of y, or two lists of axes."""
+    """The sum of products over pairs of axes: the last `axes` of x with the first of y, or two lists of axes.
+
+    ShapeError where these are not equally many, or of different sizes.
+    """
     left, right = promoted(x, y)
     own, other = _paired_axes(axes, left, right)
     sizes = [left.shape[axis] for axis in own]

@@ -95,7 +95,8 @@ def _normalized(op: type[Op], values: tuple[Any, ...], axis: Any, eps: float) ->
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, or over the `axis` or axes named.
 
-    Weight and bias have the sizes of those axes, in x's order, or are None.
+    Weight and bias have the sizes of those axes, in x's order, or are None. ShapeError for parameters of another shape
+    than that of the axes.
     """
     return _normalized(normalization.LayerNorm, (x, weight, bias), axis, eps)
 
@@ -104,7 +105,8 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, 
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, axis: Any = -1) -> Tensor:
     """x / sqrt(mean(x * x) + eps) * weight over the last dimension, or over the `axis` or axes named.
 
-    The weight has the sizes of those axes, in x's order, or is None.
+    The weight has the sizes of those axes, in x's order, or is None. ShapeError for a weight of another shape than that
+    of the axes.
     """
     return _normalized(normalization.RmsNorm, (x, weight), axis, eps)
 
@@ -157,7 +159,8 @@ def cross_entropy(
 
     Positions whose integer target is `ignore_index` count neither in the sum nor in the mean (which is NaN where none
     is left). The result is f32 (f64 for f64 logits). Other targets outside of 0..V-1 are an IndexError when the program
-    runs.
+    runs. ShapeError for targets or weights of other shapes; ArgumentError for a `label_smoothing` outside of [0, 1], or
+    an `ignore_index` where targets are probabilities.
     """
     check_reduction(reduction)
     if not 0 <= label_smoothing <= 1:
@@ -235,7 +238,7 @@ def dropout(x: Any, rate: float, key: Any, shape: Any = None) -> Tensor:
 
     `shape`, which is broadcast to that of x, is of what is drawn: (n, c, 1, 1) drops whole channels of (n, c, h, w).
     The same `key` drops the same elements (Srivastava et al., "Dropout: A simple way to prevent neural networks from
-    overfitting").
+    overfitting"). ArgumentError for a rate outside of [0, 1], ShapeError for a `shape` that is not broadcast to x's.
     """
     (tensor,) = promoted_floats(x)
     check_dropout_rate(rate)

@@ -30,7 +30,7 @@ INFINITY = float("inf")
 def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
     """The sum of x * y along an axis of both, counted from the end where it is negative; the others broadcast.
 
-    Complex numbers of x are conjugated.
+    Complex numbers of x are conjugated. ShapeError where the axis is of different sizes.
     """
     left, right = promoted(x, y)
     first, second = (normalize_axis(axis, side.ndim) for side in (left, right))
@@ -42,7 +42,10 @@ def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
 
 @public
 def cross(x: Any, y: Any, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements along an axis of both; the others broadcast."""
+    """The cross product of vectors of three elements along an axis of both; the others broadcast.
+
+    ShapeError where the axis has not three elements.
+    """
     left, right = promoted(x, y)
     places = [normalize_axis(axis, side.ndim) for side in (left, right)]
     sides = list(zip((left, right), places, strict=True))
@@ -59,7 +62,7 @@ def vector_norm(x: Any, axis: Any = None, keepdims: bool = False, ord: Order = 2
     """The norm of order `ord` over the axes named (None: all): the root of the sum of powers of |x|.
 
     inf and -inf give the largest and smallest |x|, 0 counts what is not zero. Halves are computed in f32. The gradient
-    at zero is 0.
+    at zero is 0. UnsupportedError for an order that is none.
     """
     (tensor,) = promoted_floats(x)
     axes = fold_axes(axis, tensor.ndim)
@@ -94,7 +97,8 @@ def cdist(x: Any, y: Any, p: float = 2.0) -> Tensor:
     """The distances of all pairs of rows: of x [..., N, C] and y [..., M, C], in [..., N, M]; leading sizes broadcast.
 
     They are `vector_norm`s of the differences of order `p`, which is 0 or more, or inf. Each difference is formed, so
-    that rows that are near have accurate distances; the gradient of rows that are equal is 0.
+    that rows that are near have accurate distances; the gradient of rows that are equal is 0. ShapeError for rows of
+    different lengths, ArgumentError for a negative `p`.
     """
     left, right = promoted_floats(x, y)
     if left.ndim < 2 or right.ndim < 2 or left.shape[-1] != right.shape[-1]:
@@ -120,6 +124,7 @@ def matrix_norm(x: Any, keepdims: bool = False, ord: Order | None = "fro") -> Te
     or smallest (-1) sum of |x| down a column, or along a row (inf, -inf).
 
     Of singular values, which the host computes (see `blu.linalg`), 2 is the largest, -2 the smallest, "nuc" the sum.
+    UnsupportedError for another order, ShapeError where x has fewer than two dimensions.
     """
     (tensor,) = promoted_floats(x)
     if tensor.ndim < 2:

@@ -43,6 +43,8 @@ def pad(x: Any, widths: Any, value: Any = 0, mode: str = "constant") -> Tensor:
     They are `value`, or by `mode` x's own: its first and last ("edge"), those next to them, in reverse order
     ("reflect"), the first and last and those next to them ("symmetric"), or those at the other end ("wrap"), again and
     again where more are wanted than there are. A negative width takes elements away; "wrap" goes round what is left.
+    ArgumentError for another mode; ShapeError for widths that are none of these or take away more than there is, and
+    where a mode reads elements of which there are none.
     """
     tensor = as_tensor(x)
     pairs = _widths(widths, tensor.ndim)

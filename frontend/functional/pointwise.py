@@ -53,7 +53,7 @@ __all__ = [
 
 @method
 def positive(x: Any) -> Tensor:
-    """x as it is; of bools there is none, as in NumPy."""
+    """x as it is; of bools there is none, as in NumPy. DTypeError for bools."""
     (tensor,) = promoted(x)
     if tensor.dtype == bool_:
         raise DTypeError("positive: does not take bool", advice="Convert it to an integer dtype first.")
@@ -98,7 +98,7 @@ def imag(x: Any) -> Tensor:
 
 @method
 def signbit(x: Any) -> Tensor:
-    """Whether the sign is minus, that of -0.0 and of a NaN included."""
+    """Whether the sign is minus, that of -0.0 and of a NaN included. DTypeError for bools."""
     (tensor,) = promoted(x)
     if tensor.dtype == bool_:
         raise DTypeError("signbit: does not take bool", advice="Convert it to an integer dtype first.")

@@ -43,7 +43,8 @@ def interpolate(
     `mode` is "nearest" (or "nearest-exact", by the middle of elements), "area" (means of what an element covers), or
     "linear", "bilinear" or "bicubic", "trilinear" by the number of dimensions. Elements are taken to be in the middle
     of theirs, or the first and last ones of both to be in one place where `align_corners`. With `channels_last`, x and
-    the result are [N, *spatial, C].
+    the result are [N, *spatial, C]. ArgumentError for a mode that does not fit the dimensions, or unless either a size
+    or a scale is given; ShapeError where nothing is left.
     """
     (tensor,) = promoted_floats(x)
     rank = tensor.ndim - 2
@@ -122,7 +123,10 @@ def _between(tensor: Tensor, axis: int, wanted: int, step: float, align_corners:
 
 @public
 def unfold(x: Any, window: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
-    """What windows see of x [N, C, *spatial], as columns: [N, C * places of a window, windows]."""
+    """What windows see of x [N, C, *spatial], as columns: [N, C * places of a window, windows].
+
+    ShapeError for an x of other dimensions, or a window that does not fit.
+    """
     (tensor,) = promoted_floats(x)
     rank = tensor.ndim - 2
     if rank < 1:
@@ -155,6 +159,7 @@ def fold(x: Any, size: Sizes, window: Sizes, dilation: Sizes = 1, padding: Sizes
     """The sums of what windows see of each element, where x [N, C * places of a window, windows] is as `unfold`'s.
 
     The result is [N, C, *size]; `size` has a number for each spatial dimension. It is the gradient of `unfold`.
+    ShapeError for an x that is not what these make of such a size.
     """
     (tensor,) = promoted_floats(x)
     wanted = size if isinstance(size, tuple | list) else (size,)

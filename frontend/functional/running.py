@@ -23,7 +23,8 @@ __all__ = ["cummax", "cummin", "cumprod", "diff", "logcumsumexp"]
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences of neighbours along an axis, `n` times over; of bools, whether they differ.
 
-    `prepend` and `append` (numbers, or tensors of x's other sizes) are put before and behind x first.
+    `prepend` and `append` (numbers, or tensors of x's other sizes) are put before and behind x first. ShapeError for a
+    negative `n`.
     """
     tensor, count = as_tensor(x), operator.index(n)
     if count < 0:

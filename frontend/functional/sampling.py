@@ -28,7 +28,7 @@ def grid_sample(
     A place is (x, y), or (x, y, z): -1 to 1 from the first to the last edge of an image, or from the middle of its
     first pixel to that of its last with `align_corners`. Pixels are weighed by nearness ("bilinear"), or the nearest
     one is taken ("nearest"). Beyond the image are zeros, its last pixels ("border"), or it again, mirrored
-    ("reflection").
+    ("reflection"). ShapeError for other shapes or no pixels, ArgumentError for another mode.
     """
     image, places = promoted_floats(x, grid)
     rank = image.ndim - 2
@@ -110,7 +110,10 @@ def _read(pixels: Tensor, along: list[Tensor], sizes: tuple[int, ...]) -> Tensor
 
 @public
 def pixel_shuffle(x: Any, factor: int) -> Tensor:
-    """x [..., C * factor**2, H, W] as [..., C, H * factor, W * factor]: blocks of channels as squares."""
+    """x [..., C * factor**2, H, W] as [..., C, H * factor, W * factor]: blocks of channels as squares.
+
+    ShapeError where there are no such channels.
+    """
     (tensor,) = promoted_floats(x)
     if factor < 1 or tensor.ndim < 3 or tensor.shape[-3] % factor**2:
         raise ShapeError(f"pixel_shuffle: x must be [..., C * {factor}**2, H, W], got {tensor.type}")
@@ -122,7 +125,10 @@ def pixel_shuffle(x: Any, factor: int) -> Tensor:
 
 @public
 def pixel_unshuffle(x: Any, factor: int) -> Tensor:
-    """The inverse of `pixel_shuffle`: x [..., C, H * factor, W * factor] as [..., C * factor**2, H, W]."""
+    """The inverse of `pixel_shuffle`: x [..., C, H * factor, W * factor] as [..., C * factor**2, H, W].
+
+    ShapeError where the sizes are no multiples of the factor.
+    """
     (tensor,) = promoted_floats(x)
     if factor < 1 or tensor.ndim < 3 or tensor.shape[-1] % factor or tensor.shape[-2] % factor:
         raise ShapeError(f"pixel_unshuffle: x must be [..., C, H * {factor}, W * {factor}], got {tensor.type}")

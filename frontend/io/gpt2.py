@@ -100,8 +100,9 @@ SHARDINGS = {
 def random_state_dict(config: Mapping[str, Any], seed: int) -> dict[str, np.ndarray]:
     """Fresh float32 weights as GPT-2 initialises them; the same for the same `seed` (0 <= seed < 2**128).
 
-    Weights are normal with `initializer_range` (0.02), projections into the residual stream scaled by
-    1 / sqrt(2 n_layer); biases are zero, layer norms one and zero.
+    Weights are normal with `initializer_range` (0.02), projections into the residual stream scaled by 1 / sqrt(2
+    n_layer); biases are zero, layer norms one and zero. WeightsError for another seed, or a configuration that is no
+    GPT-2's.
     """
     if not 0 <= seed < 1 << 128:
         raise WeightsError(f"random weights: the seed {seed} is not in [0, 2**128)")

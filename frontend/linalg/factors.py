@@ -88,6 +88,7 @@ def qr(x: Any, mode: str = "reduced") -> QR:
     """Orthonormal and upper triangular factors of matrices [..., M, N]: (Q, R).
 
     Q is [..., M, min(M, N)], or [..., M, M] where `mode` is "complete"; that has a gradient only where M <= N.
+    ArgumentError for another `mode`.
     """
     check_mode(mode)
     [matrix], dtype = matrices(x)
@@ -134,6 +135,7 @@ def pinv(x: Any, rtol: float | None = None) -> Tensor:
     """The pseudo-inverses [..., N, M] of matrices [..., M, N]: singular values up to `rtol` times the largest are 0.
 
     None is max(M, N) times the epsilon of the dtype. There is a gradient where a small change keeps the rank.
+    ArgumentError for a negative one.
     """
     [matrix], dtype = matrices(x)
     return converted(PseudoInverse(matrix, rtol=tolerance_of(matrix, rtol))[0], dtype)
@@ -143,7 +145,7 @@ def pinv(x: Any, rtol: float | None = None) -> Tensor:
 def matrix_rank(x: Any, rtol: float | None = None) -> Tensor:
     """How many singular values of matrices [..., M, N] are larger than `rtol` times the largest (i64): [...].
 
-    None is max(M, N) times the epsilon of the dtype.
+    None is max(M, N) times the epsilon of the dtype. ArgumentError for a negative one.
     """
     [matrix], _ = matrices(x)
     return _rank(SingularValues(matrix)[0], tolerance_of(matrix, rtol))
@@ -155,6 +157,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LeastSquares:
 
     (x, residuals, rank, s): the residuals [K], or a number, are given for a of any rank, unlike NumPy's; s are the
     singular values of a. Those up to `rcond` times the largest are taken as 0; None is max(M, N) times the epsilon.
+    ShapeError for other shapes, ArgumentError for a negative `rcond`.
     """
     right = as_tensor(b)
     is_vector = right.ndim == 1

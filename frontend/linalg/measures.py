@@ -26,7 +26,8 @@ Order = int | float | str | None
 def norm(x: Any, ord: Order = None, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """`vector_norm` along one axis, `matrix_norm` of two, as numpy.linalg.norm.
 
-    Without an axis, of all elements in a row where there is no `ord`, and else of a vector, or of a matrix.
+    Without an axis, of all elements in a row where there is no `ord`, and else of a vector, or of a matrix. ShapeError
+    for more than two axes.
     """
     return norm_of(as_tensor(x), ord, axis, keepdims)
 
@@ -50,7 +51,10 @@ def norm_of(tensor: Any, ord: Order, axis: int | tuple[int, ...] | None, keepdim
 @public
 def cond(x: Any, p: Order = None) -> Tensor:
     """The condition numbers of matrices: the largest singular value over the smallest, or (`p`, an order of
-    `matrix_norm`) the norms of square matrices times those of their inverses."""
+    `matrix_norm`) the norms of square matrices times those of their inverses.
+
+    ShapeError for matrices without elements.
+    """
     if p not in (None, 2, -2):
         [matrix], dtype = matrices(x, square=True)
         return converted(matrix_norm(matrix, ord=p) * matrix_norm(Inverse(matrix)[0], ord=p), dtype)
@@ -64,7 +68,10 @@ def cond(x: Any, p: Order = None) -> Tensor:
 
 @public
 def matrix_power(x: Any, n: int) -> Tensor:
-    """Square matrices [..., N, N] times themselves, `n` times; their inverses where that is negative."""
+    """Square matrices [..., N, N] times themselves, `n` times; their inverses where that is negative.
+
+    ArgumentError for an exponent that is no integer, ShapeError for matrices that are not square.
+    """
     if isinstance(n, bool) or not isinstance(n, int):
         raise ArgumentError(f"the exponent is an integer, got {n!r}")
     tensor = as_tensor(x)

@@ -38,6 +38,7 @@ def solve(a: Any, b: Any) -> Tensor:
     """What the square matrices a [..., N, N] times it are b: a vector [N], or matrices [..., N, K].
 
     The dimensions before the last two broadcast. MatrixError, a numpy.linalg.LinAlgError, where a matrix is singular.
+    ShapeError for matrices that are not square, or for another number of rows.
     """
     right = as_tensor(b)
     is_vector = right.ndim == 1

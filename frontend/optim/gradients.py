@@ -52,7 +52,7 @@ def is_finite(*trees: Tree) -> Any:
     """A bool scalar: whether no element of any leaf is NaN or infinite.
 
     Of a norm or a loss it costs nothing; of gradients it reads them all. A global norm that is finite says the same of
-    its gradients.
+    its gradients. ArgumentError where there are no leaves.
     """
     finite = [ops.all(ops.isfinite(leaf)) for tree in trees for leaf in flatten(tree)[0]]
     if not finite:

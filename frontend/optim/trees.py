@@ -56,6 +56,9 @@ def aligned(parameters: Tree, *others: Tree) -> tuple[list[tuple[Any, ...]], Any
 
 
 def choose(condition: Any, first: Tree, second: Tree) -> Tree:
-    """Where a bool scalar is true the leaves of `first`, else those of `second`, bit for bit."""
+    """Where a bool scalar is true the leaves of `first`, else those of `second`, bit for bit.
+
+    ShapeError where these differ in nesting, shape or dtype.
+    """
     pairs, tree = aligned(first, second)
     return tree.unflatten([ops.where(condition, x, y) for x, y in pairs])

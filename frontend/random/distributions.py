@@ -81,14 +81,17 @@ def _between(key: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
 
 @public
 def exponential(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
-    """Numbers of density exp(-x) from 0 on; divide by the rate for others."""
+    """Numbers of density exp(-x) from 0 on; divide by the rate for others.
+
+    DTypeError for a dtype that is no float's.
+    """
     target, wide = _float(dtype)
     return converted(-log1p(-unit(key, as_shape(shape), wide)), target)
 
 
 @public
 def laplace(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
-    """Numbers of density exp(-|x|) / 2."""
+    """Numbers of density exp(-|x|) / 2. DTypeError for a dtype that is no float's."""
     target, wide = _float(dtype)
     pairs = unit(key, (2, *as_shape(shape)), wide)
     return converted(where(pairs[0] < 0.5, 1.0, -1.0) * log1p(-pairs[1]), target)
@@ -96,14 +99,17 @@ def laplace(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
 
 @public
 def gumbel(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
-    """Numbers of the distribution function exp(-exp(-x)), as the largest of many have it."""
+    """Numbers of the distribution function exp(-exp(-x)), as the largest of many have it.
+
+    DTypeError for a dtype that is no float's.
+    """
     target, wide = _float(dtype)
     return converted(-log(-log(_between(key, as_shape(shape), wide))), target)
 
 
 @public
 def logistic(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
-    """Numbers of the distribution function sigmoid(x)."""
+    """Numbers of the distribution function sigmoid(x). DTypeError for a dtype that is no float's."""
     target, wide = _float(dtype)
     share = _between(key, as_shape(shape), wide)
     return converted(log(share) - log1p(-share), target)
@@ -111,7 +117,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
 
 @public
 def cauchy(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
-    """Numbers of density 1 / (pi (1 + x^2)), which have no mean."""
+    """Numbers of density 1 / (pi (1 + x^2)), which have no mean. DTypeError for a dtype that is no float's."""
     target, wide = _float(dtype)
     return converted(tan((_between(key, as_shape(shape), wide) - 0.5) * math.pi), target)
 
@@ -119,7 +125,11 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
 @public
 def trunc_normal(key: Any, low: Any, high: Any, shape: Any = None, dtype: Any = "f32") -> Tensor:
     """Numbers of mean 0 and deviation 1 before those outside of [low, high] are left out, by the inverse of their
-    distribution function, in f64. Bounds more than seven deviations out leave few different numbers."""
+    distribution function, in f64. Bounds more than seven deviations out leave few different numbers.
+
+    ArgumentError unless low is below high, ShapeError where they do not broadcast to `shape`, DTypeError for a dtype
+    that is no float's.
+    """
     target, _ = _float(dtype)
     if isinstance(low, float | int) and isinstance(high, float | int) and not low < high:
         raise ArgumentError(f"trunc_normal needs low < high, got {low} and {high}")
@@ -134,8 +144,9 @@ def trunc_normal(key: Any, low: Any, high: Any, shape: Any = None, dtype: Any = 
 def gamma(key: Any, concentration: Any, shape: Any = None, dtype: Any = "f32") -> Tensor:
     """Numbers of density x^(a - 1) exp(-x) / gamma(a), where a is the concentration, above 0; divide by the rate.
 
-    By Marsaglia and Tsang's rejection (2000), below 1 from those of a + 1. The gradient with respect to a is that of
-    a number whose share of the distribution stays; those of `beta` and `dirichlet` follow from it.
+    By Marsaglia and Tsang's rejection (2000), below 1 from those of a + 1. The gradient with respect to a is that of a
+    number whose share of the distribution stays; those of `beta` and `dirichlet` follow from it. ArgumentError for an a
+    that is not above 0, ShapeError where it does not broadcast to `shape`, DTypeError for a dtype that is no float's.
     """
     target, wide = _float(dtype)
     return converted(exp(_log_gamma(key, "gamma", concentration, shape, wide)), target)
@@ -143,7 +154,11 @@ def gamma(key: Any, concentration: Any, shape: Any = None, dtype: Any = "f32") -
 
 @public
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = "f32") -> Tensor:
-    """Numbers between 0 and 1 of density proportional to x^(a - 1) (1 - x)^(b - 1), of two of `gamma`'s."""
+    """Numbers between 0 and 1 of density proportional to x^(a - 1) (1 - x)^(b - 1), of two of `gamma`'s.
+
+    ArgumentError for an a or b that is not above 0, ShapeError where they do not broadcast to `shape`, DTypeError for a
+    dtype that is no float's.
+    """
     target, wide = _float(dtype)
     sizes = _shape_of(shape, as_tensor(a), as_tensor(b))
     first = _log_gamma(fold_in(key, 0), "beta", a, sizes, wide)
@@ -155,7 +170,8 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = "f32") -> Ten
 def dirichlet(key: Any, concentration: Any, shape: Any = None, dtype: Any = "f32") -> Tensor:
     """Numbers [..., K] above 0 that add up to 1 along the last axis, for a concentration [..., K].
 
-    `shape` is that of the dimensions before the last.
+    `shape` is that of the dimensions before the last. ArgumentError for a concentration that is not above 0, ShapeError
+    for one without dimensions or of another shape, DTypeError for a dtype that is no float's.
     """
     target, wide = _float(dtype)
     given = as_tensor(concentration)
@@ -209,7 +225,8 @@ def poisson(key: Any, rate: Any, shape: Any = None, dtype: Any = "i32") -> Tenso
     they have no gradient.
 
     Rates below 10 by adding up probabilities until a uniform number is passed, others by Hoermann's transformed
-    rejection (PTRS, 1993). Computed in f64.
+    rejection (PTRS, 1993). Computed in f64. ArgumentError for a Python number below 0, ShapeError where it does not
+    broadcast to `shape`, DTypeError for a dtype that is no integer's.
     """
     target = as_dtype(dtype)
     if target.is_float:
@@ -262,15 +279,22 @@ def _many(key: Any, mean: Tensor, is_done: Tensor) -> Tensor:
     return _rejected(_ROUNDS_OF_POISSON, attempt, floor(mean), is_done)
 
 
+def _first_size(values: Tensor) -> int:
+    if not values.ndim:
+        raise ShapeError(f"values are {values.type}, which has no elements along an axis", advice="Give a Python int.")
+    return values.shape[0]
+
+
 @public
 def choice(key: Any, values: Any, shape: Any = (), replace: bool = True, probabilities: Any = None) -> Tensor:
     """Elements of `values` along its first axis (or of 0 up to an integer), each as likely, or as `probabilities` say.
 
     Without `replace` no element comes twice. Probabilities are in proportion; those of 0 are never drawn as long as
-    there are others.
+    there are others. ShapeError where there are too few elements, or not as many probabilities; DTypeError for
+    probabilities that are no floats.
     """
     sizes = as_shape(shape)
-    count = values if isinstance(values, int) else as_tensor(values).shape[0]
+    count = values if isinstance(values, int) else _first_size(as_tensor(values))
     wanted = math.prod(sizes)
     if wanted and (count < 1 or (not replace and wanted > count)):
         raise ShapeError(f"choice: there are {count} elements, and {wanted} are to be drawn")

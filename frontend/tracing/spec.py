@@ -42,7 +42,10 @@ class Spec:
 
 
 def spec(shape: Sequence[int], dtype: object = "f32") -> Spec:
-    """`blu.spec((2, 3), "f32")`: an argument for `trace` that has no numbers."""
+    """`blu.spec((2, 3), "f32")`: an argument for `trace` that has no numbers.
+
+    ArgumentError for sizes that are no integers from 0 up.
+    """
     try:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:

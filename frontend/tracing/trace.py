@@ -33,7 +33,13 @@ from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.recursion import room_to_recurse
 from blu.frontend.tracing.spec import NumberType, is_static, type_of_leaf
 from blu.frontend.tracing.tree import Static, TreeDef, flatten, set_leaf
-from blu.frontend.tracing.user_location import definition_location, user_line, user_location
+from blu.frontend.tracing.user_location import (
+    called_function,
+    definition_location,
+    is_told_by,
+    user_line,
+    user_location,
+)
 
 MAX_NAME = 200
 CAPTURED = "captured."
@@ -180,7 +186,13 @@ def _load_complex() -> None:
     import blu.frontend.complexes.all_rules  # noqa: F401
 
 
-HOOKS.tracer = TracerHooks(user_line=user_line, capture=_capture, load_complex=_load_complex)
+HOOKS.tracer = TracerHooks(
+    user_line=user_line,
+    called_function=called_function,
+    is_told_by=is_told_by,
+    capture=_capture,
+    load_complex=_load_complex,
+)
 
 
 def trace(
@@ -301,7 +313,7 @@ def _as_result(leaf: Any, name: str) -> Tensor:
     except Exception as error:
         what = f"result {name!r}" if name else "the result"
         raise TraceError(
-            f"{what} is a {type(leaf).__name__}, which a compiled function cannot return",
+            f"{what} is of type {type(leaf).__name__}, which a compiled function cannot return",
             advice="Return tensors, numbers, or dicts, lists, dataclasses and modules of them.",
         ) from error
 

@@ -23,10 +23,12 @@ FOUND = TensorType((), i64)
 class HostRoutine(Op):
     """Base of the ops whose name is that of a routine. The last dimensions are matrices, those before them batches.
 
-    One that may fail says what it `reports`, a kind of `plan.check`, of the function that users call it by.
+    One that may fail says what it `reports`, a kind of `plan.check`, of the function that users call it by, if nobody
+    knows which was called.
     """
 
     host_step = True
+    is_checked = True
     reports: ClassVar[str] = ""
     reported_as: ClassVar[str] = ""
 

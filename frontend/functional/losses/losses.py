@@ -24,7 +24,7 @@ from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import BluError, ShapeError
+from blu.errors import ArgumentError, ShapeError
 from blu.frontend.functional.activations import logsigmoid
 
 __all__ = [
@@ -43,9 +43,9 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 def check_reduction(reduction: str) -> None:
-    """BluError where a reduction is none that losses know."""
+    """ArgumentError where a reduction is none that losses know."""
     if reduction not in REDUCTIONS:
-        raise BluError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+        raise ArgumentError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
 
 
 def reduced(losses: Tensor, reduction: str, weights: Tensor | None = None) -> Tensor:
@@ -70,7 +70,10 @@ def _huber(distance: Tensor, delta: float) -> Tensor:
 
 @public
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(x - target)**2, of shapes that broadcast: the mean, the "sum", or all ("none")."""
+    """(x - target)**2, of shapes that broadcast: the mean, the "sum", or all ("none").
+
+    ArgumentError for another `reduction`.
+    """
     first, second = promoted_floats(x, target)
     difference = first - second
     return reduced(difference * difference, reduction)
@@ -78,7 +81,10 @@ def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 @public
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """|x - target|, of shapes that broadcast: the mean, the "sum", or all ("none")."""
+    """|x - target|, of shapes that broadcast: the mean, the "sum", or all ("none").
+
+    ArgumentError for another `reduction`.
+    """
     return reduced(_distance(x, target), reduction)
 
 
@@ -86,18 +92,22 @@ def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
 def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """d**2 / 2 for d = |x - target| up to delta, delta * (d - delta / 2) above; delta is above 0.
 
-    Shapes broadcast; the result is the mean, the "sum", or all ("none").
+    Shapes broadcast; the result is the mean, the "sum", or all ("none"). ArgumentError for a `delta` that is not above
+    0, or another `reduction`.
     """
     if not delta > 0:
-        raise BluError(f"huber_loss needs a delta above 0, got {delta}")
+        raise ArgumentError(f"huber_loss needs a delta above 0, got {delta}")
     return reduced(_huber(_distance(x, target), delta), reduction)
 
 
 @public
 def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """huber_loss with a delta of beta, divided by beta; l1_loss where beta, which is at least 0, is 0."""
+    """huber_loss with a delta of beta, divided by beta; l1_loss where beta, which is at least 0, is 0.
+
+    ArgumentError for a `beta` below 0, or another `reduction`.
+    """
     if not beta >= 0:
-        raise BluError(f"smooth_l1_loss needs a beta of at least 0, got {beta}")
+        raise ArgumentError(f"smooth_l1_loss needs a beta of at least 0, got {beta}")
     distance = _distance(x, target)
     return reduced(_huber(distance, beta) / beta if beta else distance, reduction)
 
@@ -109,7 +119,8 @@ def binary_cross_entropy_with_logits(
     """-(pos_weight * target * log(sigmoid(x)) + (1 - target) * log(1 - sigmoid(x))) * weight, without forming sigmoid.
 
     x and target (of probabilities) have one shape, to which weight and pos_weight broadcast where they are given. The
-    result is the mean, the "sum", or all ("none").
+    result is the mean, the "sum", or all ("none"). ShapeError for a target of another shape, ArgumentError for another
+    `reduction`.
     """
     given = [value for value in (weight, pos_weight) if value is not None]
     logits, truth, *factors = promoted_floats(x, target, *given)
@@ -130,7 +141,8 @@ def nll_loss(
 
     As in `cross_entropy`, classes are the last dimension, and positions whose target is `ignore_index` do not count.
     The result is the mean (over the sum of the weights), the "sum", or all ("none"). Other targets outside of 0..V-1
-    are an IndexError when the program runs.
+    are an IndexError when the program runs. ShapeError for targets or weights of other shapes, ArgumentError for
+    another `reduction`.
     """
     check_reduction(reduction)
     scores, *factors = promoted_floats(log_probs, *(() if weight is None else (weight,)))
@@ -154,7 +166,8 @@ def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = Fals
     """target * (log(target) - x), of log-probabilities x and probabilities (their logarithms with `log_target`).
 
     Shapes broadcast. The result is the mean over all elements, the "sum", that over the size of the first dimension
-    ("batchmean", which is the divergence), or all ("none"). A probability of 0 adds 0.
+    ("batchmean", which is the divergence), or all ("none"). A probability of 0 adds 0. ArgumentError for another
+    `reduction`.
     """
     first, second = promoted_floats(x, target)
     if log_target:
@@ -168,7 +181,10 @@ def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = Fals
 
 @public
 def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Tensor:
-    """x where target is 1, max(0, margin - x) where it is -1; shapes broadcast: the mean, the "sum" or all ("none")."""
+    """x where target is 1, max(0, margin - x) where it is -1; shapes broadcast: the mean, the "sum" or all ("none").
+
+    ArgumentError for another `reduction`.
+    """
     distance, side = promoted_floats(x, target)
     near = where(not_equal(side, -1.0), distance, 0.0)
     return reduced(near + where(not_equal(side, 1.0), relu(margin - distance), 0.0), reduction)

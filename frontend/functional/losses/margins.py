@@ -40,7 +40,7 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: str
     """-(target * log(x) + (1 - target) * log(1 - x)) * weight, of probabilities x and target in one shape.
 
     Logarithms are at least -100, and have no gradient there. `binary_cross_entropy_with_logits` is exact where x is
-    near 0 or 1. The result is the mean, the "sum", or all ("none").
+    near 0 or 1. The result is the mean, the "sum", or all ("none"). ShapeError for a target of another shape.
     """
     probability, truth, *factors = promoted_floats(x, target, *(() if weight is None else (weight,)))
     if probability.shape != truth.shape:
@@ -74,7 +74,8 @@ def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
 def cosine_embedding_loss(x: Any, y: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """1 - cos(x, y) where target is 1, max(0, cos(x, y) - margin) where it is -1: x and y [..., C], target [...].
 
-    cos is the cosine of the angle between them. The result is the mean, the "sum", or all ("none").
+    cos is the cosine of the angle between them. The result is the mean, the "sum", or all ("none"). ShapeError for
+    other shapes.
     """
     first, second, side = promoted_floats(x, y, target)
     if not first.ndim or not second.ndim:
@@ -98,7 +99,8 @@ def triplet_margin_loss(
     """max(0, |anchor - positive| - |anchor - negative| + margin), of [..., C], with distances by the p-norm.
 
     `eps` is added to each difference. With `swap`, the distance between positive and negative stands for that of the
-    anchor where it is less. The result is the mean, the "sum", or all ("none").
+    anchor where it is less. The result is the mean, the "sum", or all ("none"). ArgumentError for a `p` that is not
+    above 0, ShapeError for operands without dimensions.
     """
     if not p > 0:
         raise ArgumentError(f"triplet_margin_loss needs a p above 0, got {p}")
@@ -145,6 +147,7 @@ def gaussian_nll_loss(
     """(log(var) + (x - target)**2 / var) / 2, of a normal distribution's mean x and variance; shapes broadcast.
 
     Variances below `eps` count as eps. `full` adds log(2 pi) / 2. The result is the mean, the "sum", or all ("none").
+    ArgumentError for an `eps` that is not above 0.
     """
     mean, truth, given = promoted_floats(x, target, var)
     if not eps > 0:

@@ -28,7 +28,8 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
     """The positions (i64) in `a`, which is one-dimensional and sorted, before which each of `v` keeps it sorted.
 
     Of equals, `side` says whether the position is "left" of them or "right". NaN counts as largest. Where `a` is not
-    sorted, `sorter` holds the positions that sort it. Each of `v` is looked for by halving.
+    sorted, `sorter` holds the positions that sort it. Each of `v` is looked for by halving. ShapeError for another
+    `side`, or for what is sorted in several dimensions.
     """
     if side not in ("left", "right"):
         raise ShapeError(f"side must be left or right, got {side!r}")

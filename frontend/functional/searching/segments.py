@@ -25,20 +25,26 @@ def segment_sum(x: Any, segments: Any, num_segments: int) -> Tensor:
     """The sums of the rows of x [N, ...] of each segment, [num_segments, ...]: row i is of segment `segments[i]`.
 
     `segments` are N whole numbers in any order; one outside of `num_segments` is an IndexError. An empty segment is 0.
-    bools are counted as i64.
+    bools are counted as i64. ShapeError for numbers that are not one for each slice.
     """
     return _folded("segment_sum", _countable(x), segments, num_segments, "add", 0)
 
 
 @public
 def segment_prod(x: Any, segments: Any, num_segments: int) -> Tensor:
-    """The products of the rows of each segment, as in `segment_sum`; an empty one is 1."""
+    """The products of the rows of each segment, as in `segment_sum`; an empty one is 1.
+
+    ShapeError for numbers that are not one for each slice.
+    """
     return _folded("segment_prod", _countable(x), segments, num_segments, "multiply", 1)
 
 
 @public
 def segment_mean(x: Any, segments: Any, num_segments: int) -> Tensor:
-    """The means of the rows of each segment, as in `segment_sum`, of whole numbers as f32; an empty one is 0."""
+    """The means of the rows of each segment, as in `segment_sum`, of whole numbers as f32; an empty one is 0.
+
+    ShapeError for numbers that are not one for each slice.
+    """
     tensor = as_tensor(x)
     tensor = tensor if tensor.dtype.is_float else converted(tensor, f32)
     total = _folded("segment_mean", tensor, segments, num_segments, "add", 0)
@@ -53,7 +59,7 @@ def segment_mean(x: Any, segments: Any, num_segments: int) -> Tensor:
 def segment_max(x: Any, segments: Any, num_segments: int) -> Tensor:
     """The largest elements of each segment's rows, as in `segment_sum`, NaN if one is; of none, the least of the dtype.
 
-    That is -infinity of floats.
+    That is -infinity of floats. ShapeError for numbers that are not one for each slice.
     """
     tensor = as_tensor(x)
     return _folded("segment_max", tensor, segments, num_segments, "max", _limits(tensor.dtype)[0])
@@ -63,7 +69,7 @@ def segment_max(x: Any, segments: Any, num_segments: int) -> Tensor:
 def segment_min(x: Any, segments: Any, num_segments: int) -> Tensor:
     """The least elements of each segment's rows, as in `segment_sum`, NaN if one is; of none, the largest of the dtype.
 
-    That is infinity of floats.
+    That is infinity of floats. ShapeError for numbers that are not one for each slice.
     """
     tensor = as_tensor(x)
     return _folded("segment_min", tensor, segments, num_segments, "min", _limits(tensor.dtype)[1])

@@ -106,6 +106,7 @@ def flatnonzero(x: Any, *, size: int | None = None, fill_value: int = -1) -> Any
     """The positions (i64) of true (nonzero) elements in row-major order.
 
     With `size` there are so many, those behind the last `fill_value`; where there are more, it is an IndexError.
+    ShapeError for a negative size.
     """
     return _positions(flatten(as_bool(x)), size, operator.index(fill_value), "flatnonzero")
 
@@ -125,6 +126,7 @@ def nonzero(x: Any, *, size: int | None = None, fill_value: int = -1) -> Any:
     """The positions (i64) of true (nonzero) elements in row-major order, an array for each dimension.
 
     With `size` each has so many, those behind the last `fill_value`; where there are more, it is an IndexError.
+    ShapeError for a negative size, or an x without dimensions.
     """
     return _found(as_tensor(x), size, operator.index(fill_value), "nonzero")
 
@@ -147,6 +149,7 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: int = -1) -> Any:
     """The positions (i64) of true (nonzero) elements in row-major order, [count, dimensions].
 
     With `size` there are so many, those behind the last `fill_value`; where there are more, it is an IndexError.
+    ShapeError for a negative size, or an x without dimensions.
     """
     return stack(_found(as_tensor(x), size, operator.index(fill_value), "argwhere"), axis=1)
 
@@ -169,7 +172,8 @@ def compress(condition: Any, x: Any, axis: int | None = None, *, size: int | Non
     """The elements of x, in row-major order, where a condition of its shape is true: `x[condition]`.
 
     With an axis, the slices along it for which a condition [N] is true. With `size` there are so many, those behind the
-    last `fill_value`; where there are more, it is an IndexError.
+    last `fill_value`; where there are more, it is an IndexError. ShapeError for a negative size, or a condition that is
+    not one for all elements.
     """
     tensor, flags = as_tensor(x), as_bool(condition)
     _fit(flags.shape, tensor.shape, axis)
@@ -204,7 +208,8 @@ def unique(
 
     What is asked for comes in that order, as in NumPy. NaN are equal, unless `equal_nan` is false. With an axis, it is
     of slices, which cannot be compiled. With `size` there are so many elements, those behind the last `fill_value`
-    (None: the last again), which are at -1 and 0 times; where there are more, it is an IndexError.
+    (None: the last again), which are at -1 and 0 times; where there are more, it is an IndexError. UnsupportedError for
+    an axis in a compiled function; ShapeError for a negative size, or no elements.
     """
     if axis is not None:
         raise UnsupportedError("slices along an axis are compared by NumPy alone", advice="Leave size= out, on arrays.")
@@ -252,6 +257,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, size: int | None = Non
 
     `repeats` may also hold a number for each element. In a compiled function where it is computed, `size` says how long
     the result is, and the last element fills what is behind the others; where they are more, it is an IndexError.
+    ShapeError for repeats that are no integers from 0 up, or not one for each element.
     """
     if size is None and hasattr(repeats, "__array__") and not is_tracing():
         shape = (product(np.shape(x)),) if axis is None else np.shape(x)

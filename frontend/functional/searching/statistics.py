@@ -58,8 +58,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, size: int | Non
     """How often each of 0, 1, 2 ... is among the integers x [N], as i64; with weights [N], the sums of theirs.
 
     There are as many counts as the largest of x says, and at least `minlength`. In compiled functions there are `size`
-    (or `minlength`, if that is more), and another integer than those counted is an IndexError. Sums are in the dtype
-    of the weights (f64 of integers).
+    (or `minlength`, if that is more), and another integer than those counted is an IndexError. Sums are in the dtype of
+    the weights (f64 of integers). ShapeError for an x of other dimensions, or weights that are not one for each.
     """
     numbers = as_indices(x)
     count = max(checked_size(size), checked_size(minlength))
@@ -94,7 +94,8 @@ def histogram(
     [B + 1] themselves, from low to high. A bin has its lower edge, and the last one its upper edge as well. Elements
     outside, and NaN, are not counted. With weights, of x's shape, theirs are summed, in their dtype (f64 of integers).
     With `density`, counts are divided by their sum and the widths of the bins, in the dtype of the edges, which is x's
-    (f64 of integers).
+    (f64 of integers). ShapeError for weights of another shape, or no bins; ArgumentError for a range that is none, or
+    edges that fall.
     """
     values = flatten(_fractional(x))
     given = None if weights is None else _fractional(weights)
@@ -141,13 +142,19 @@ def _known_edges(bins: Any, dtype: DType) -> Tensor:
 
 @method
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The middle element over the axes named (None: all) in order, or the mean of the two; NaN if any is NaN."""
+    """The middle element over the axes named (None: all) in order, or the mean of the two; NaN if any is NaN.
+
+    ShapeError where there are no elements.
+    """
     return _quantiles(x, 0.5, axis, "midpoint", keepdims, skips_nan=False)
 
 
 @method
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The median of those elements that are not NaN; NaN where there are none."""
+    """The median of those elements that are not NaN; NaN where there are none.
+
+    ShapeError where there are no elements.
+    """
     return _quantiles(x, 0.5, axis, "midpoint", keepdims, skips_nan=True)
 
 
@@ -157,14 +164,18 @@ def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
 
     It is the element at place q * (count - 1) in order. Between two elements, `method` says which: their "lower",
     "higher", "nearest" (the one at an even place, of two that are as near), their "midpoint", or what lies as far
-    between them ("linear"). The result has the dimensions of q before those of x. Integers give f64.
+    between them ("linear"). The result has the dimensions of q before those of x. Integers give f64. ShapeError where
+    there are no elements, ArgumentError for a q outside of [0, 1] or another method.
     """
     return _quantiles(x, q, axis, method, keepdims, skips_nan=False)
 
 
 @method
 def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """The `quantile` of those elements that are not NaN; NaN where there are none."""
+    """The `quantile` of those elements that are not NaN; NaN where there are none.
+
+    ShapeError and ArgumentError as there.
+    """
     return _quantiles(x, q, axis, method, keepdims, skips_nan=True)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
 
 # From how many uses in one kernel on. With 2 or 3 a softmax of several pieces would be calls already.
@@ -60,7 +61,7 @@ def _fits_registers(operation: ir.Operation) -> bool:
 def _location_of(operation: ir.Operation) -> ir.Location:
     """The operation's, or the kernel's name for one of an array by hand, which nobody wrote in a function: LLVM insists
     that a call says where it is."""
-    if operation.location != ir.Location.unknown(operation.context):
+    if describe(operation.location):
         return operation.location
     name = ir.StringAttr(_function_around(operation).attributes["sym_name"]).value
     return ir.Location.file(name, 1, 1, operation.context)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from blu.dialects.core.dtypes import DType, i64, product, tensor_type
+from blu.dialects.core.locations import called_at
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operation_class
 from blu.dialects.inside import inside
@@ -54,7 +55,7 @@ def check_routine(operation: ir.Operation, found: ir.Value) -> None:
     reports, name = getattr(cls, "reports", ""), getattr(cls, "reported_as", "")
     if reports:
         size = product(tensor_type(operation.operands[0].type).shape[:-2])
-        _report(found, kind=reports, op=name, size=size)
+        _report(found, kind=reports, op=called_at(operation.location) or name, size=size)
 
 
 def only_where(predicate: ir.Value, is_true: bool) -> AbstractContextManager[None]:
@@ -79,7 +80,7 @@ def _report(found: ir.Value, *, kind: str, op: str, size: int) -> None:
 
 
 def _name(op: Lowering) -> str:
-    return op.operation.name.removeprefix("blu.")
+    return called_at(op.operation.location) or op.operation.name.removeprefix("blu.")
 
 
 def worst_of(values: ir.Value, dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
