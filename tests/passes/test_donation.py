@@ -198,6 +198,67 @@ def test_nor_is_it_on_gpus(compute, shape, target):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def turned(z):
+    """Complex numbers times another: both parts are made of both."""
+    real, imag = z[..., 0], z[..., 1]
+    return blu.stack([real * 2 - imag * 3, real * 3 + imag * 2], -1)
+
+
+def halves(z):
+    middle = z.shape[-1] // 2
+    left, right = z[..., :middle], z[..., middle : 2 * middle]
+    return blu.concatenate([left * blu.exp(right), right - left, z[..., 2 * middle :]], -1)
+
+
+def exchanged(z):
+    return blu.stack([z[..., 1], z[..., 0] * 2], -1)
+
+
+def normalised(z):
+    real, imag = z[..., 0], z[..., 1]
+    length = blu.sqrt(blu.sum(real * real + imag * imag, axis=-1, keepdims=True))
+    return blu.stack([real / length, imag / length], -1)
+
+
+def read_twice(z):
+    real, imag = z[..., 0], z[..., 1]
+    return blu.stack([real @ real.T, imag @ imag.T], -1)
+
+
+PARTS = {turned: True, halves: None, exchanged: False, normalised: None, read_twice: False}
+"""What puts a result together of parts, and whether it may be written over the argument that these are made of."""
+
+
+@pytest.mark.parametrize("size", [1, 2, 17, 100])
+def test_parts_are_written_over_what_they_are_made_of(size):
+    z = np.random.default_rng(size).standard_normal((size, size, 2)).astype(np.float32)
+    for compute, is_in_place in PARTS.items():
+        compiled = blu.jit(compute, donate=("z",)).trace(z).compile()
+        if is_in_place is not None:
+            assert (compiled.program.outputs[0].input == 0) is is_in_place, compute
+        np.testing.assert_array_equal(compiled(z), blu.jit(compute)(z), err_msg=compute.__name__)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_parts_are_written_over_on_gpus(target):
+    z = np.random.default_rng(0).standard_normal((3, 67, 2)).astype(np.float32)
+    for compute in (turned, normalised, halves):
+        program = compile_program(compute, z, target=target, donate=("z",))
+        assert compute is not turned or program.plan["outputs"][0]["input"] == 0
+        [found] = program.interpret(z)
+        np.testing.assert_allclose(found, blu.jit(compute)(z), rtol=1e-5, atol=1e-6)
+
+
+def test_donated_complex_numbers_become_the_result():
+    z = (VALUES + 2j * VALUES).astype(np.complex64)
+    step = blu.jit(lambda z: z * (1 + 2j), donate=("z",))
+    state = step(z)
+    place = state.in_host_memory().ctypes.data
+    again = step(state)
+    assert state.is_donated and again.in_host_memory().ctypes.data == place
+    np.testing.assert_allclose(again, z * (1 + 2j) ** 2, rtol=1e-6)
+
+
 @pytest.mark.parametrize("target", ["x86-64-v3", "sm_90a"])
 @pytest.mark.parametrize(
     ("function", "said"),

@@ -160,28 +160,31 @@ class _Bufferizer:
     def _place_for(self, value: ir.Value) -> View:
         """Memory for a result: in that of what it only becomes a part of, else its own."""
         part = part_of(value)
-        place = part and part.place_in(self._joined_by(part.first))
+        place = part and part.place_in(self._joined_by(part.first, value.owner.operation))
         return place or self._root_for(value)
 
-    def _joined_by(self, first: ir.Operation) -> View:
-        """The memory that insertions fill, of which `first` is the first: a part of a larger value's, or their own."""
+    def _joined_by(self, first: ir.Operation, writer: ir.Operation) -> View:
+        """The memory that insertions fill, of which `first` is the first: a part of a larger value's, or their own.
+        `writer` writes the first part of it."""
         if first not in self.joined:
-            part = part_of(end_of(first).results[0])
-            place = part and part.place_in(self._joined_by(part.first))
-            self.joined[first] = place or self._root_for(first.results[0])
+            value, part = first.results[0], part_of(end_of(first).results[0])
+            place = (
+                part.place_in(self._joined_by(part.first, writer)) if part else self._donated_to(value, writer, first)
+            )
+            self.joined[first] = place or self._root_for(value)
         return self.joined[first]
 
-    def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp | None = None) -> View | None:
+    def _donated_to(self, value: ir.Value, operation: ir.Operation, first: ir.Operation | None = None) -> View | None:
         """The donated argument that a result may be written over: dead, or read here for the last time, in place.
 
-        `kernel` is what makes the result; ranks do, where there is none.
+        Of a result that insertions put together, `first` is the first of these.
         """
         result = self.memory.returned.index_of(value)
         index = self.pairs.get(result) if result is not None else None
         if index is None:
             return None
         root = self.views[self.function.entry_block.arguments[index]].root
-        reason = refusal(OVER_DONATED, OverDonated(operation, kernel, root, self.memory))
+        reason = refusal(OVER_DONATED, OverDonated(operation, root, self.memory, first))
         self.report.tell_donated(operation, index, reason)
         if reason is not None:
             return None
@@ -293,7 +296,7 @@ class _Bufferizer:
     def _insert(self, operation: ir.Operation) -> None:
         """Copy the source into its place, unless it has been written there."""
         source, first = self.views[operation.operands[0]], beginning_of(operation)
-        target = self._updated(operation, 1) if first is None else self._joined_by(first)
+        target = self._updated(operation, 1) if first is None else self._joined_by(first, operation)
         place = inserted_into(operation, target)
         if not source.is_at(place):
             self.report.tell_part(operation, refusal(INSERTED_IN_PLACE, Inserting(operation, source, first)))
@@ -307,7 +310,7 @@ class _Bufferizer:
         updated = {output: self._updated(operation, index, output) for index, output in in_place.items()}
         outputs = [
             updated.get(number)
-            or self._donated_to(value, operation, kernel)
+            or self._donated_to(value, operation)
             or self._over_operand(value, operation, kernel)
             or self._place_for(value)
             for number, value in enumerate(operation.results)

@@ -7,7 +7,7 @@ and rewrites.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from blu.dataclass import dataclass, field
@@ -24,7 +24,7 @@ from blu.passes.host.bufferize.in_place import (
 )
 from blu.passes.host.bufferize.times import LifeSpan
 from blu.passes.host.bufferize.uses import Returned, transposed_layout
-from blu.passes.host.bufferize.views import Root, View, ViewTable
+from blu.passes.host.bufferize.views import Root, View, ViewTable, whole
 
 
 @dataclass
@@ -75,25 +75,39 @@ def may_change(operation: ir.Operation, view: View, memory: Memory) -> bool:
 
 @dataclass(frozen=True)
 class OverDonated:
-    """A result that may be written over a donated argument, whose memory is `root`: a kernel's, or a collective's."""
+    """A result that may be written over a donated argument, whose memory is `root`: a kernel's, or a collective's.
+
+    Of a result that is put together of parts, `first` is the first insertion, and the op writes the first of them.
+    """
 
     operation: ir.Operation
-    kernel: func.FuncOp | None
     root: Root
     memory: Memory
+    first: ir.Operation | None = None
 
     @property
     def reads_where_it_writes(self) -> bool:
         """Whether the argument is read, if it is, where it is written. Views in another order are elsewhere."""
         views = enumerate(self.memory.views[operand] for operand in self.operation.operands)
         readers = [(number, view) for number, view in views if view.root is self.root]
-        return all(view.is_whole and self._reads_in_place(number) for number, view in readers)
+        return all(self._is_written(view) and self._reads_in_place(number) for number, view in readers)
+
+    def _is_written(self, view: View) -> bool:
+        """Whether what is read is all that there is, or one of the parts that the op writes of what has parts."""
+        return view.is_whole if self.first is None else any(map(view.is_at, self._places()))
+
+    def _places(self) -> Iterator[View]:
+        """The parts of the argument's memory that the op writes."""
+        for part in filter(None, map(part_of, self.operation.results)):
+            place = part.place_in(whole(self.root)) if part.first == self.first else None
+            if place is not None:
+                yield place
 
     def _reads_in_place(self, number: int) -> bool:
         """Whether an operand is read where the result is written, if their memory is the same."""
-        if self.kernel is None:
+        if self.operation.name != "func.call":
             return works_in_place(self.operation)
-        return self.memory.facts.ask(reads_where_it_writes, self.kernel, number)
+        return self.memory.facts.ask(reads_where_it_writes, self.memory.kernels[callee_of(self.operation)], number)
 
     @property
     def is_dead(self) -> bool:
