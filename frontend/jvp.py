@@ -32,6 +32,7 @@ def jvp(
     What takes gradients back is linear in them, so that its own gradient takes directions forward (Christianson,
     "Reverse accumulation and implicit functions"): nothing of what goes back is computed, and every op that has a
     gradient, or a `blu.custom_vjp`, has a derivative. In steps of `blu.scan`, what is carried is computed twice.
+    `blu.while_loop`, which has no gradient, has a derivative: its steps carry how the values move, and nothing is kept.
 
     Raises ArgumentError for tangents of another number or nesting, ShapeError or DTypeError for those of other types.
     """

@@ -97,7 +97,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     a program with such a loop has no CUDA graph. The value keeps its nesting, shapes and dtypes, but for Python's
     numbers in the first one, which become arrays.
 
-    It has no gradient, which is an error that says what to use. ShapeError, DTypeError or TraceError for a step that
+    It has a derivative along directions (`blu.jvp`, `blu.jacfwd`), and no gradient, which is an error that says what to
+    use. ShapeError, DTypeError or TraceError for a step that
     gives a value of another type, naming the leaf; TraceError for `blu.debug` in a step of a compiled function.
     """
     if is_tracing():

@@ -72,6 +72,34 @@ class StopGradient(_Identity, name="stop_gradient"):
             yield Sample((draw(rng, shape, f32, -9, 9),), {})
 
 
+class RefusedGradient(_Identity, name="refused_gradient"):
+    """Stands where a gradient would be that there is not: a program that computes one is refused, and told the
+    `reason`. It goes with all that nobody needs, as with what only derivatives along directions are made of. Without a
+    reason it is its operand.
+    """
+
+    reason: str
+
+    @staticmethod
+    def reference(operand: np.ndarray, reason: str) -> np.ndarray:
+        return operand.copy()
+
+    @staticmethod
+    def infer(operand: TensorType, reason: str) -> TensorType:
+        return operand
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, reason: str) -> Tensor:
+        return RefusedGradient(g, reason=reason)
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in (f32, bf16, i32):
+            for shape in ((), (0, 2), (3, 4)):
+                yield Sample((draw(rng, shape, dtype, -9, 9),), {"reason": ""})
+
+
 @public
 def stop_gradient(x: Any) -> Tensor:
     """x, taken as a constant by gradients: those of stop_gradient(x) with respect to x are 0."""

@@ -10,6 +10,17 @@ func.func @barrier(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
 
 // -----
 
+// Without a reason.
+// CHECK-LABEL: func.func @refused_gradient(
+// CHECK-SAME: %[[X:.+]]: tensor<2x3xf32>)
+// CHECK-NEXT: return %[[X]] : tensor<2x3xf32>
+func.func @refused_gradient(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = "blu.refused_gradient"(%x) {reason = ""} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+
+// -----
+
 // Gradients are there already when programs are lowered.
 // CHECK-LABEL: func.func @stop_gradient(
 // CHECK-SAME: %[[X:.+]]: tensor<2x3xf32>)

@@ -44,7 +44,7 @@ _EXACT = """
     equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift
     copysign where convert reduce_precision nearest_byte constant iota max min any all argmax argmin reshape transpose
     broadcast_to slice pad concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort
-    argsort cummax cummin arg_top_k top_k random_bits barrier stop_gradient max_pool row_windows
+    argsort cummax cummin arg_top_k top_k random_bits barrier refused_gradient stop_gradient max_pool row_windows
 """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +15,16 @@ from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.op import Captured, ErrorSample, ManyOperands, Op, Region, Sample
 from blu.dialects.core.regions import RegionType, listed
 from blu.dialects.core.sample_values import draw
+from blu.dialects.ops.control.custom_vjp import UNSAVED, CustomVjp
+from blu.dialects.ops.control.scan import floats_of, spread
 from blu.dialects.ops.creation import Constant
+from blu.dialects.ops.identity import RefusedGradient
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
 _NO_GRADIENT = (
-    "a loop whose number of steps is not known has no gradient: use blu.fori_loop or blu.scan with as many steps as "
-    "there may be, where blu.cond chooses whether a step changes the value"
+    "while_loop: a loop whose number of steps is not known has no gradient: use blu.fori_loop or blu.scan with as many "
+    "steps as there may be, where blu.cond chooses whether a step changes the value"
 )
 
 
@@ -32,11 +37,7 @@ class WhileLoop(Op, name="while_loop"):
     captured: Captured
     body: Region
 
-    deliberate: ClassVar[dict[str, str]] = {
-        "lowering": "its body becomes a function of the host program",
-        "vjp": "what its steps have computed is not kept, as nobody knows how many there are",
-    }
-    without_gradient: ClassVar[dict[str, str]] = {"carry": _NO_GRADIENT}
+    deliberate: ClassVar[dict[str, str]] = {"lowering": "its body becomes a function of the host program"}
     num_results = None
     result_slots = CAPTURED_SLOTS
 
@@ -77,6 +78,36 @@ class WhileLoop(Op, name="while_loop"):
         return values
 
     @staticmethod
+    def vjp(
+        g: tuple[Tensor, ...], carry: list[Tensor], captured: list[Tensor], results: tuple[Tensor, ...], body: Any
+    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """Gradients that are refused, but have a gradient: a derivative along directions of what the loop takes.
+
+        That is a loop as well, which carries how its values move. Nothing of its steps is kept.
+        """
+        taken = [*carry, *captured]
+        slopes, floats = floats_of(carry), floats_of(taken)
+
+        def refused(*values: Tensor) -> list[Tensor]:
+            return [_refused(values[len(slopes) + place]) for place in floats]
+
+        def backward(*values: Tensor) -> list[Tensor]:
+            inputs, moves = list(values[: len(taken)]), values[len(taken) :]
+            moved = _moved(body, inputs[: len(carry)], inputs[len(carry) :], dict(zip(floats, moves, strict=True)))
+            total = reduce(add, (move.sum().astype(f64) for move in moves))
+            return [*moved, *(_refused(inputs[place] * total.astype(inputs[place].dtype)) for place in floats)]
+
+        shares = CustomVjp(
+            [*(g[place] for place in slopes), *taken],
+            function=refused,
+            forward=lambda *values: [*refused(*values), *values[len(slopes) :]],
+            backward=backward,
+            saved=UNSAVED,
+        )
+        spread_out = spread(list(shares), floats, taken)
+        return spread_out[: len(carry)], spread_out[len(carry) :]
+
+    @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         for dtype in (f32, f64, bf16, i32):
@@ -93,6 +124,26 @@ class WhileLoop(Op, name="while_loop"):
         yield ErrorSample(([several],), {"body": lambda value: value}, "not by bool[3]")
         wide = {"body": lambda goes_on, value: [goes_on, value.astype(f64)]}
         yield ErrorSample(([going, value],), wide, "carries bool[], f32[3], and its body gives bool[], f64[3]")
+
+
+def _refused(value: Tensor) -> Tensor:
+    """A gradient that there is not, which depends on what this value does, so that others that follow from it are
+    refused as well."""
+    return RefusedGradient(value, reason=_NO_GRADIENT)
+
+
+def _moved(body: Any, carry: list[Tensor], read: list[Tensor], moves: dict[int, Tensor]) -> list[Tensor]:
+    """How the floats that a loop carries have moved in the end, where those that it takes move so, by their places."""
+    floats = floats_of(carry)
+    constant = {place: move for place, move in moves.items() if place >= len(carry)}
+
+    def step(*values: Tensor) -> list[Tensor]:
+        inner = [*values[: len(carry)], *read]
+        directions = {**dict(zip(floats, values[len(carry) :], strict=True)), **constant}
+        after, moved = body.directional(inner, directions)
+        return [*after, *(moved[place] for place in floats)]
+
+    return list(WhileLoop([*carry, *(moves[place] for place in floats)], body=step))[len(carry) :]
 
 
 def _counting(_: Tensor, count: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:

@@ -54,8 +54,10 @@ class Backward:
         for value, share in given.items():
             if value in active:
                 self.gradients[value] = [share()]
+        ends = set(self.wanted)  # in a body, what ops have made as well
         for operation in reversed(operations):
-            if any(result in self.gradients for result in operation.results):
+            results = operation.results
+            if any(result in self.gradients for result in results) and not any(result in ends for result in results):
                 self._step(operation, active)
         return [self._gradient_of(value).value for value in self.wanted]
 

@@ -11,6 +11,7 @@ from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.core.remat import ATTRIBUTE
 from blu.dialects.ops.control.custom_vjp import UNSAVED
+from blu.dialects.ops.control.scan import floats_of, or_zeros
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.bodies import Body, bodies_of
 from blu.passes.graph.decompose import decompose_operation
@@ -52,6 +53,45 @@ class DifferentiableBody:
         for value, tensor in known.items():
             _put_in_place(value, tensor.value)
         return shares
+
+    def directional(
+        self, arguments: Sequence[Tensor], directions: Mapping[int, Tensor]
+    ) -> tuple[tuple[Tensor, ...], dict[int, Tensor]]:
+        """Write the body into the body that is being traced: its results, and how each float among them moves where
+        arguments move along `directions`, both by their places.
+
+        What takes gradients back is linear in them: its own gradient takes directions forward.
+        """
+        results = self(*arguments)
+        block = ir.InsertionPoint.current.block
+        zeros = {place: or_zeros(None, results[place]) for place in floats_of(results)}
+        back: dict[ir.Value, list[Tensor]] = {}
+        for place, zero in zeros.items():
+            back.setdefault(results[place].value, []).append(zero)
+        wanted = {place: arguments[place].value for place in directions}
+        first = len(block.operations)
+        found = self.pull(block, list(wanted.values()), back)
+        known = [
+            (share, direction) for share, direction in zip(found, directions.values(), strict=True) if share is not None
+        ]
+        shares = _saved(block, first, [share.value for share, _ in known])
+        forward: dict[ir.Value, list[Tensor]] = {}
+        for share, (_, direction) in zip(shares, known, strict=True):
+            forward.setdefault(share, []).append(direction)
+        moved = self.pull(block, [zero.value for zero in zeros.values()], forward)
+        return results, {
+            place: zero if move is None else move for (place, zero), move in zip(zeros.items(), moved, strict=True)
+        }
+
+
+def _saved(block: ir.Block, first: int, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Let ops of a block, from the first so many on, save what their gradients read; what some values are then."""
+    holding = func.ReturnOp(list(values))  # whose operands change with them
+    for operation in [item.operation for item in block.operations][first:]:
+        _save(operation)
+    found = list(holding.operation.operands)
+    holding.operation.erase()
+    return found
 
 
 def _put_in_place(value: ir.Value, known: ir.Value) -> None:

@@ -66,7 +66,7 @@ def test_every_op_is_checked_with_rows_of_all_lengths(tools):
     make_context()
     lengths = importlib.import_module("bench.gpu.check_lengths")
     # Made from nothing, without a kernel, or with cases of their own; einsum becomes matmul.
-    others = {"iota", "constant", "random_bits", "barrier", "stop_gradient", "einsum"}
+    others = {"iota", "constant", "random_bits", "barrier", "refused_gradient", "stop_gradient", "einsum"}
     others |= {"attention", "attention_piece", "attention_gradient"}
     others |= {"convolution", "max_pool"}  # decomposed: products, and what others have kernels for
     others |= {"max_pool_place", "max_pool_gradient"}  # windows have sizes of their own

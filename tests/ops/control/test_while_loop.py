@@ -14,7 +14,7 @@ from blu.errors import CacheError, OutOfRangeError, PassError, TraceError
 from blu.plan.repeating import AGAIN, BEGIN, behind, partners
 from tests.support.kernels.gpu_program import compile_program
 from tests.support.programs.interpret import interpret
-from tests.support.programs.loop_programs import WHILE_LOOPS, DrawnLoops, X, in_a_scan, looked_up, multiplied
+from tests.support.programs.loop_programs import WHILE_LOOPS, DrawnLoops, X, grown, in_a_scan, looked_up, multiplied
 
 
 def expected(program: Callable[[Any], Any]) -> list[np.ndarray]:
@@ -83,6 +83,78 @@ def test_a_loop_has_no_gradient_and_says_what_has() -> None:
             blu.grad(loss)(2.0)
     stopped = blu.grad(lambda x: x * blu.while_loop(lambda v: v < 9, lambda v: v * 3, blu.stop_gradient(x)))
     assert float(stopped(1.0)) == 9
+
+
+def stepped(x: Any) -> Any:
+    return blu.while_loop(lambda v: v[0] < 5, lambda v: (v[0] + 1, blu.sin(v[1] * x) + v[1]), (0, x))[1]
+
+
+def scanned_by(x: Any) -> Any:
+    def step(v: Any) -> Any:
+        return v[0] + 1, blu.scan(lambda c, t: (blu.tanh(c * t) + x, c * t), v[1], v[2])[0], v[2] * x[0]
+
+    return blu.while_loop(lambda v: v[0] < 3, step, (0, x, np.arange(9.0).reshape(3, 3) / 5))[1]
+
+
+def chosen(x: Any) -> Any:
+    def step(v: Any) -> Any:
+        return v[0] + 1, blu.cond(v[0] > 1, blu.exp, lambda a: a * x, v[1] * 0.1)
+
+    return blu.while_loop(lambda v: v[0] < 3, step, (0, x))[1]
+
+
+def nested(x: Any) -> Any:
+    def step(v: Any) -> Any:
+        return v[0] + 1, blu.while_loop(lambda u: blu.sum(u * u) < 9, lambda u: u * 1.3 + x, v[1] * 0.2)
+
+    return blu.while_loop(lambda v: v[0] < 3, step, (0, x))[1]
+
+
+def in_scan(x: Any) -> Any:
+    def step(c: Any, _: Any) -> Any:
+        return blu.while_loop(lambda v: blu.sum(v * v) < 30, lambda v: v * 1.5 + x, c), None
+
+    return blu.scan(step, x, length=3)[0]
+
+
+def along(x: Any) -> Any:
+    """A derivative that is moved along once more: the second."""
+    return blu.jvp(stepped, (x,), (DIRECTION,))[1]
+
+
+DIRECTION = np.array([1.0, 2.0, -0.5])
+MOVING = [stepped, scanned_by, chosen, nested, in_scan, along, blu.vmap(stepped)]
+
+
+def test_a_loop_has_derivatives_along_directions() -> None:
+    """As far as results move when x does, a little to both sides."""
+    x, small = np.array([0.3, 0.7, -1.1]), 1e-5
+    found = blu.jit(lambda x: [blu.jvp(f, (x,), (DIRECTION,))[1] for f in MOVING])(x)
+    above, below = (blu.jit(lambda x: [f(x) for f in MOVING])(x + side * small * DIRECTION) for side in (1, -1))
+    for one, high, low in zip(found, above, below, strict=True):
+        np.testing.assert_allclose(one, (np.asarray(high) - np.asarray(low)) / (2 * small), rtol=1e-6, atol=1e-9)
+    columns = blu.jacfwd(nested)(x)
+    np.testing.assert_allclose(np.asarray(columns) @ DIRECTION, found[MOVING.index(nested)], rtol=1e-12)
+    # What the loop reads does not move, nor do its numbers.
+    still = blu.jit(lambda x: blu.jvp(lambda y: y * grown(x), (x,), (x,))[1])(X)
+    np.testing.assert_allclose(still, X * np.asarray(grown(blu.asarray(X))), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        blu.hessian(lambda x: stepped(x).sum()),
+        blu.jacrev(stepped),
+        blu.grad(lambda x: blu.vjp(stepped, x)[1](DIRECTION)[0].sum()),
+        blu.grad(lambda x: along(x).sum()),
+        lambda x: blu.jvp(blu.grad(lambda x: stepped(x).sum()), (x,), (DIRECTION,)),
+        blu.jacfwd(blu.jacfwd(blu.grad(lambda x: stepped(x).sum()))),
+    ],
+)
+def test_what_needs_a_gradient_of_a_loop_is_refused(second: Callable[[Any], Any]) -> None:
+    """Also where the gradient's own value is not needed, but what follows from it."""
+    with pytest.raises(PassError, match="while_loop: a loop whose number of steps is not known has no gradient"):
+        second(np.array([0.3, 0.7, -1.1]))
 
 
 def test_steps_of_a_compiled_loop_tell_nothing() -> None:

@@ -62,7 +62,7 @@ def _assert_same_attributes(found: dict, expected: dict) -> None:
 
 
 # Ops of one operand that no shape or dtype is wrong for.
-TAKES_ANYTHING = ("barrier", "convert", "stop_gradient")
+TAKES_ANYTHING = ("barrier", "convert", "refused_gradient", "stop_gradient")
 
 
 @pytest.mark.parametrize("name", ALL)
