@@ -120,7 +120,7 @@ def test_functions_without_gradients() -> None:
         blu.jit(lambda x: blu.vjp(lambda y: x * y, 2.0)[0])(X)
     with pytest.raises(TraceError, match="with has_aux"):
         blu.vjp(lambda x: x, X, has_aux=True)
-    with pytest.raises(TraceError, match="result '1' is a str"):
+    with pytest.raises(TraceError, match="result '1' is of type str"):
         blu.jit(lambda x: blu.vjp(lambda y: (y, "text"), x)[0])(X)
 
 

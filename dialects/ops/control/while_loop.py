@@ -37,7 +37,10 @@ class WhileLoop(Op, name="while_loop"):
     captured: Captured
     body: Region
 
-    deliberate: ClassVar[dict[str, str]] = {"lowering": "its body becomes a function of the host program"}
+    deliberate: ClassVar[dict[str, str]] = {
+        "lowering": "its body becomes a function of the host program",
+        "vjp": "it is refused, as what steps have computed is not kept, and followed along directions alone",
+    }
     num_results = None
     result_slots = CAPTURED_SLOTS
 

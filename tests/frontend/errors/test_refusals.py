@@ -14,7 +14,7 @@ import pytest
 import blu
 from blu.errors import ArgumentError, BluError, OutOfRangeError, ShapeError, TraceError
 from blu.frontend.functional import functional
-from tests.frontend.test_bad_programs import MATRIX
+from tests.frontend.errors.test_bad_programs import MATRIX
 
 HERE = r"test_refusals\.py:\d+: "
 OTHER = np.ones((4, 5), np.float32)

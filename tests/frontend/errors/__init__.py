@@ -1,0 +1,1 @@
+"""Errors that users meet: bad input, and what documentation says of it."""
