@@ -155,8 +155,9 @@ class Op:
     samples: ClassVar[Callable[..., Iterator[Sample]]]
     error_samples: ClassVar[Callable[..., Iterator[ErrorSample]]]
 
-    def __init_subclass__(cls, *, name: str = "", **keywords: Any) -> None:
+    def __init_subclass__(cls, *, name: str = "", is_checked: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        cls.is_checked = cls.is_checked or is_checked
         if not name:
             return
         take_back(OPS.get(name), cls, name)

@@ -50,13 +50,12 @@ def _zeros_like(tensor: Tensor) -> Tensor:
     return Constant(value=np.zeros((), gradient_dtype(tensor.dtype).numpy)).broadcast_to(tensor.shape)
 
 
-class Take(MovingOp, name="take"):
+class Take(MovingOp, name="take", is_checked=True):
     """The slices of the operand at `indices` along `axis`; negative indices count from the end.
 
     An index outside of the axis stops the run with an IndexError.
     """
 
-    is_checked = True
     operand: Operand
     indices: Operand
     axis: int
@@ -102,7 +101,7 @@ class Take(MovingOp, name="take"):
 MOST_COMPARED = 32
 
 
-class TakeAlongAxis(MovingOp, name="take_along_axis"):
+class TakeAlongAxis(MovingOp, name="take_along_axis", is_checked=True):
     """Each element of the result is the operand's at the same position, but at `indices` along `axis`.
 
     Indices have the operand's shape but for the axis. Negative ones count from the end; one outside of the axis stops
@@ -110,7 +109,6 @@ class TakeAlongAxis(MovingOp, name="take_along_axis"):
     """
 
     batch = staticmethod(along)
-    is_checked = True
     operand: Operand
     indices: Operand
     axis: int
@@ -168,7 +166,7 @@ class TakeAlongAxis(MovingOp, name="take_along_axis"):
         yield ErrorSample((operand.with_shape((2, 0)), indices), {"axis": 1}, "is empty")
 
 
-class ScatterAdd(Op, name="scatter_add"):
+class ScatterAdd(Op, name="scatter_add", is_checked=True):
     """The operand with `updates` added at `indices` along `axis`. Repeated indices add up, in a fixed order.
 
     `updates` has the shape of take(operand, indices, axis). Negative indices count from the end; one outside of the
@@ -176,7 +174,6 @@ class ScatterAdd(Op, name="scatter_add"):
     """
 
     kernel = True
-    is_checked = True
     operand: Operand
     indices: Operand
     updates: Operand

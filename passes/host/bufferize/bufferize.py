@@ -164,8 +164,7 @@ class _Bufferizer:
         return place or self._root_for(value)
 
     def _joined_by(self, first: ir.Operation, writer: ir.Operation) -> View:
-        """The memory that insertions fill, of which `first` is the first: a part of a larger value's, or their own.
-        `writer` writes the first part of it."""
+        """Memory that insertions fill, the `first` of them and others: a part of a larger value's, or their own."""
         if first not in self.joined:
             value, part = first.results[0], part_of(end_of(first).results[0])
             place = (
