@@ -38,6 +38,7 @@ def cases() -> Iterator[Case]:
     yield from _fused()
     yield from _wide()
     yield from _slopes()
+    yield from _exponentials()
     yield from _float8()
 
 
@@ -134,6 +135,22 @@ def _slopes() -> Iterator[Case]:
             shapes = ((rows, 128), (128, 1536), (1536,), (1536, 128), (rows, 128))
             specs = tuple(blu.spec(shape) for shape in shapes)
             yield Case(f"gelu slopes {dtype} {rows}", partial(perceptron, dtype), specs, bound, 0.3)
+
+
+def _exponentials() -> Iterator[Case]:
+    """Exponentials in halves, and sums of what is rounded to these: whole tiles, and 8 rows or columns less or more."""
+    for dtype in ("bf16", "f16"):
+        bounds = {dtype: TOLERANCES[dtype], "f32": 1e-5}
+        for rows, columns in ((1016, 1544), (1024, 1536), (1032, 1528)):
+            specs = (blu.spec((rows, 128), dtype), blu.spec((columns, 128), dtype), blu.spec((rows,)))
+            yield Case(f"exponentials {dtype} {rows}x{columns}", exponentials, specs, bounds, 0.3)
+
+
+def exponentials(x: blu.Tensor, w: blu.Tensor, less: blu.Tensor) -> tuple[blu.Tensor, blu.Tensor]:
+    """exp(x w^T - less), in the dtype of x, and sums along rows in f32."""
+    sums = blu.matmul(x.astype("f32"), w.astype("f32").swapaxes(0, 1), precision=x.dtype.name)
+    e = blu.exp(sums - less[:, None])
+    return e.astype(x.dtype), blu.sum(e, axis=1)
 
 
 def perceptron(policy: str, *leaves: blu.Tensor) -> tuple:
