@@ -79,13 +79,13 @@ def choose(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Fields:
 
 
 def _program_of(kernel: func.FuncOp) -> RowProgram | None:
-    """The reductions of a kernel on tensors, if they can be split."""
+    """The reductions of a kernel on tensors, if there are such, and they can be split."""
     plain = ("func.return", "arith.constant", "tensor.empty")
     operations = [item.operation for item in kernel.entry_block.operations if item.operation.name not in plain]
     program = analyse(operations)
-    if not isinstance(program, RowProgram) or not has_folds(program) or not program.columns or 0 in program.sizes:
+    if not isinstance(program, RowProgram) or not has_folds(program) or 0 in program.sizes:
         return None
-    return program
+    return program if program.reductions else None
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:

@@ -17,6 +17,8 @@ from blu.passes.kernels.rows.scope import ROW
 from blu.passes.kernels.rows.space import PLAIN, Access, Refused, RowNode, read_node, shape_of, share_space
 
 MAX_OPS = 128
+MANY_ROWS = 512
+"""From so many on, rows are walked where nothing is reduced, but each has a result; fewer leave cores idle."""
 SLOW_OPS = {"arith.divf": 5, "arith.remf": 20, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20,
             "arith.remui": 20, "tensor.extract": 6, "linalg.yield": 0, "arith.constant": 0}  # fmt: skip
 MATH_COST = 25
@@ -110,8 +112,8 @@ def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram
     makers = {result: Made(number, place) for number, node in enumerate(nodes)
               for place, result in enumerate(node.operation.results)}  # fmt: skip
     _check_captures(nodes, makers, fills)
-    columns = _columns(nodes, len(sizes))
     outputs = _outputs(operations, nodes, fills)
+    columns = _columns(nodes, len(sizes)) or _not_of_all(nodes, makers, outputs, sizes)
     _check_outputs(nodes, makers, outputs, columns, len(sizes))
     reductions = {number: _read_reduction(node, fills) for number, node in enumerate(nodes) if node.is_reduction}
     vector_dim = _vector_dim(nodes, sizes, columns, makers, set(outputs), fills, reductions, strides)
@@ -188,6 +190,14 @@ def _columns(nodes: Sequence[RowNode], dims: int) -> frozenset[int]:
         if node.is_reduction and (node.columns != columns or len(node.domain) != dims):
             raise Refused(f"{node.operation.location} reduces other dimensions than the rest of the group")
     return frozenset(columns)
+
+
+def _not_of_all(nodes: Sequence[RowNode], makers: dict, outputs: Sequence[ir.Value], sizes: Sequence[int]) -> frozenset:
+    """Where nothing is reduced, the dimensions that some outputs have not: then each of many rows is walked once."""
+    accesses = [nodes[makers[value].node].result_access(makers[value].place) for value in outputs]
+    missing = frozenset().union(*(frozenset(range(len(sizes))) - {*access} for access in accesses))
+    is_many = prod(size for dim, size in enumerate(sizes) if dim not in missing) >= MANY_ROWS
+    return missing if is_many else frozenset()
 
 
 def _outputs(operations: Sequence[ir.Operation], nodes: Sequence[RowNode], fills: dict) -> tuple[ir.Value, ...]:
