@@ -63,7 +63,10 @@ def _folded_exp(x: Elements) -> Elements:
 
 
 def _without_splat(x: Elements) -> tuple[Elements, Elements] | None:
-    """a and -s log2(e) for a - s, where s is one number for all elements: that is multiplied then, not the result."""
+    """a and -s log2(e) for a - s, where s is one number for all elements: that is multiplied then, not the result.
+
+    What the product rounds off is no more than what a sum of that size, from which it is subtracted, lacks already.
+    """
     owner = None if isinstance(x.value.owner, ir.Block) else x.value.owner
     if owner is None or owner.name != "arith.subf" or isinstance(owner.operands[1].owner, ir.Block):
         return None
