@@ -69,11 +69,12 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 
 
 def _is_of_halves(program: RowProgram, frame: GpuKernel) -> bool:
-    """Whether all floats that are read or written at every column have 16 bits: what is found for rows may be f32."""
+    """Whether all floats that are read or written at every column have 16 bits: what reductions find may be f32."""
     read = {operand for node in program.nodes for operand in node.operation.operands if operand in frame.buffers}
     whole = [value for value in read if len(value.type.shape) == len(program.sizes)]
     wide = [value for value in program.outputs if program.is_wide(value)]
-    floats = [value.type.element_type for value in (*whole, *wide) if _is_float(value)]
+    written = wide if program.reductions else program.outputs
+    floats = [value.type.element_type for value in (*whole, *written) if _is_float(value)]
     return bool(wide) and bool(floats) and all(type_.width == 16 for type_ in floats)
 
 
