@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 import blu
+from bench.checks.drawn_attention import ATTENTION
+from bench.checks.drawn_norms import NORMS
 from bench.checks.drawn_others import OTHERS
 from bench.checks.draws import ERRORS, FLOATS, WHOLE, Draws, drawn_case
 from bench.gpu import check_gemm, check_lengths, check_rows
@@ -158,5 +160,7 @@ KINDS = {
     "products": _products,
     "fused products": _fused_products,
     **OTHERS,
+    **ATTENTION,
+    **NORMS,
 }
 """Each draws cases."""
