@@ -11,8 +11,15 @@ import pytest
 
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.core.mlir import func
+from blu.dialects.targets.nvidia import SM_90A
+from blu.passes.framework.families import SCHEDULE
+from blu.passes.gpu.rows import rows as row_kernels
+from blu.passes.gpu.rows.schedule import ColumnsSchedule
 from tests.kernels.gpu.test_rows import LOADS, TARGETS, WIDE_LOADS, array, count, shape_only
+from tests.support.kernels.gpu_products import emit
 from tests.support.kernels.gpu_program import DTYPES, compile_program
+from tests.support.kernels.linalg_text import KernelText
 
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
 
@@ -186,6 +193,33 @@ def test_a_cluster_of_blocks_adds_up_columns(dtype: str, cluster: str):
             program = compile_program(find, x, schedules=wish)
             assert program.plan["launches"][0]["grid"][0] % CLUSTERS[cluster]["cluster"] == 0
             np.testing.assert_array_equal(program.interpret(x)[0], expected(x))
+
+
+def test_a_cluster_of_blocks_finds_several_things_of_columns():
+    """Sums of one word and of two, and the most, each in its place of shared memory: as one loop of linalg may say."""
+    text, (length, columns) = KernelText(), (65, 20)
+    x = text.input((length, columns))
+    starts = [text.fill((columns,), number, type_) for number, type_ in (("0.0", "f32"), ("0", "i64"), ("-9.0", "f32"))]
+    body = """
+      %s = arith.addf %o0, %a0 : f32
+      %i = arith.fptosi %a0 : f32 to i64
+      %t = arith.addi %o1, %i : i64
+      %m = arith.maximumf %o2, %a0 : f32
+      linalg.yield %s, %t, %m : f32, i64, f32"""
+    for result in text.generic("rp", ["d0, d1", "d1", "d1", "d1"], [x], starts, body):
+        text.output(result)
+
+    def emit_cluster(kernel: func.FuncOp) -> list[func.FuncOp]:
+        schedule = ColumnsSchedule(threads=64, lanes=2, width=16, unroll=1, cluster=2)
+        kernel.attributes[SCHEDULE] = schedule.to_attribute()
+        return row_kernels.emit(kernel, SM_90A)
+
+    (launch,) = emit(text.text(), emit_cluster)
+    array = np.random.default_rng(0).integers(-8, 9, (length, columns)).astype(np.float32)
+    found = [np.zeros(columns, dtype) for dtype in (np.float32, np.int64, np.float32)]
+    launch.run(array, *found)
+    for own, right in zip(found, (array.sum(0), array.sum(0), array.max(0)), strict=True):
+        np.testing.assert_array_equal(own, right)
 
 
 def test_where_nobody_walks_over_rows_columns_take_one_launch():
