@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -171,3 +173,16 @@ def test_a_lane_that_arrives_at_a_barrier_in_memory_speaks_for_itself(meets: boo
     else:
         with pytest.raises(RaceError, match="another warp has read with no barrier since"):
             races.write(places[1:], np.array([32]))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("barrier.cluster.wait.acquire.aligned;", "wait where they have not arrived"),
+        ("barrier.cluster.arrive.aligned;\nbarrier.cluster.arrive.aligned;", "arrive twice before they wait"),
+        (2 * "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", ""),
+    ],
+)
+def test_blocks_of_a_cluster_wait_once_for_what_they_have_arrived_at(body: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=message) if message else nullcontext():
+        run(body)

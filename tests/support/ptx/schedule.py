@@ -52,6 +52,8 @@ class Schedule(Arithmetic):
     asked_at: np.ndarray = field(init=False)
     # Whether the blocks of the cluster have waited for each other, and with that for barriers that others count by.
     have_met: bool = False
+    # Whether they have arrived where they are to wait for each other.
+    have_arrived: bool = False
 
     @abstractmethod
     def _first_places(
@@ -221,11 +223,14 @@ class Schedule(Arithmetic):
         elif parts[1] == "warp":
             self.races.meet_lanes(np.flatnonzero(active))
         elif parts[1:3] == ["cluster", "arrive"]:
+            assert not self.have_arrived, "the blocks of a cluster arrive twice before they wait"
+            self.have_arrived = True
             if "relaxed" not in parts:
                 self.races.leave_word()
         else:
             assert parts[1:3] == ["cluster", "wait"], parts
-            self.have_met = True
+            assert self.have_arrived, "the blocks of a cluster wait where they have not arrived"
+            self.have_arrived, self.have_met = False, True
             self.races.take_word()
 
     _do_barrier = _do_bar
