@@ -76,3 +76,26 @@ func.func @products(%x: tensor<4x4xbf16>) -> tensor<4x4xf32> {
   %3 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] {blu.precision = "bf16"} ins(%1, %1 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%2 : tensor<4x4xf32>) -> tensor<4x4xf32>
   return %3 : tensor<4x4xf32>
 }
+
+// What reads elements by index reads halves and widens them; nobody makes the wide value then.
+// CHECK-LABEL: func.func @by_index
+// CHECK-SAME: (%[[X:.*]]: tensor<6xbf16>
+// CHECK-NOT: arith.extf
+// CHECK: %[[HALF:.*]] = tensor.extract %[[X]]
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[HALF]] : bf16 to f32
+// CHECK-NEXT: linalg.yield %[[WIDE]]
+func.func @by_index(%x: tensor<6xbf16>, %places: tensor<3xindex>) -> tensor<3xf32> {
+  %0 = tensor.empty() : tensor<6xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x : tensor<6xbf16>) outs(%0 : tensor<6xf32>) {
+  ^bb0(%in: bf16, %out: f32):
+    %4 = arith.extf %in : bf16 to f32
+    linalg.yield %4 : f32
+  } -> tensor<6xf32>
+  %2 = tensor.empty() : tensor<3xf32>
+  %3 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%places : tensor<3xindex>) outs(%2 : tensor<3xf32>) {
+  ^bb0(%place: index, %out: f32):
+    %4 = tensor.extract %1[%place] : tensor<6xf32>
+    linalg.yield %4 : f32
+  } -> tensor<3xf32>
+  return %3 : tensor<3xf32>
+}

@@ -310,6 +310,12 @@ def test_what_is_pulled_back_shares_the_loop_of_the_result() -> None:
     assert text.count('"blu.scan"(') == 2
 
 
+def test_a_loop_that_keeps_something_for_its_gradient_takes_the_place_of_the_one_that_does_not() -> None:
+    """The function keeps its own; its gradient has one forth and one back."""
+    loss = lambda x: blu.sum(blu.scan(lambda c, row: (blu.sin(c + row), row), x[0], x)[0])  # noqa: E731
+    assert blu.jit(blu.grad(loss)).trace(X).lower(stop="blu-differentiate").text.count('"blu.scan"') == 3
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_is_kept_of_each_step_is_not_copied(reverse: bool) -> None:
     def program(x: Any, w: Any) -> Any:
