@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,19 @@ SKIPPED = re.compile(r"(^|/)(\.(?!ci|gitignore)[^/]*|__pycache__|Output|build|di
 def tree_of(path: Path) -> ast.Module:
     """What a file says."""
     return ast.parse(path.read_text(), str(path))
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Statements right under a file, a statement, or one of these itself: handlers of errors, and cases."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        yield from getattr(node, field, ())
+
+
+def statements_under(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements under one at any depth. Most of a file is expressions, in which nothing is imported or defined."""
+    for item in statements_in(node):
+        yield item
+        yield from statements_under(item)
 
 
 @cache

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.support.folders import ROOT
-from tests.support.sources import text_files, tree_of
+from tests.support.sources import statements_under, text_files, tree_of
 
 OURS = ["a.py", "inner/b.md", "inner/.gitignore", ".ci/c.yml", "LICENSE"]
 NOT_OURS = [
@@ -36,3 +38,25 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("x = 1")
     assert tree_of(path) is tree_of(path)
+
+
+def test_statements_are_found_wherever_they_stand() -> None:
+    text = """
+        class A:
+            def f(self):
+                with x: one
+        try:
+            for a in b: two
+            else: three
+        except E:
+            while c: four
+        finally:
+            if d: five
+            elif e: six
+            else: seven
+        match g:
+            case 1: eight
+    """
+    tree = ast.parse(textwrap.dedent(text))
+    found = {id(node) for node in statements_under(tree) if isinstance(node, ast.stmt)}
+    assert found == {id(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)}

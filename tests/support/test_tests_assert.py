@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.folders import ROOT, TESTS
-from tests.support.sources import tree_of
+from tests.support.sources import statements_under, tree_of
 
 ASSERTING = {"raises", "warns", "fail"}
 """What fails by itself, of pytest's; numpy's functions begin with assert_."""
@@ -57,14 +57,14 @@ class Checkers:
 
 def functions_of(file: str, tree: ast.AST) -> list[Function]:
     """All functions and methods of a file, at any depth."""
-    methods = {id(item) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for item in node.body}
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [Function.of(file, node, id(node) in methods) for node in nodes]
+    nodes = list(statements_under(tree))
+    methods = {id(item) for node in nodes if isinstance(node, ast.ClassDef) for item in node.body}
+    return [Function.of(file, node, id(node) in methods) for node in nodes if isinstance(node, ast.FunctionDef)]
 
 
 def imported_files(tree: ast.AST) -> set[str]:
     """The files of tests that a file imports."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    nodes = [node for node in statements_under(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in nodes for alias in node.names}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
