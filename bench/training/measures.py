@@ -217,7 +217,8 @@ def main() -> None:
     arguments = parser.parse_args()
     setup = Setup.read(arguments.setup)
     setup = setup.changed(with_peer=setup.with_peer and has_torch())
-    with joined_team(setup.device, setup.with_peer or setup.device == "cuda") as team:
+    is_alone = arguments.part == "curve" and setup.side == "blu"
+    with joined_team(setup.device, setup.device == "cuda" or (setup.with_peer and not is_alone)) as team:
         before = clocks()
         found = PARTS[arguments.part](Part(setup, team))
         if team.world.rank == 0:
