@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from blu.errors import ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import Pass
+from blu.passes.framework.levels import level_named
 from blu.passes.framework.registry import Placement
 
 
@@ -29,6 +30,7 @@ def check_placements(names: Collection[str]) -> None:
         root = _root(item, placed)
         if root not in known:
             _refuse(item, known | placed.keys() - {item.pass_class.name})
+        _check_level(item)
 
 
 def _names_for_targets() -> Iterator[str]:
@@ -49,6 +51,15 @@ def _root(item: Placement, placed: Mapping[str, Placement]) -> str:
         seen.add(item.anchor)
         item = placed[item.anchor]
     return item.anchor
+
+
+def _check_level(item: Placement) -> None:
+    """ParseError where a pass says that it is of a level that there is not."""
+    try:
+        level_named(item.pass_class.level or "blu")
+    except ParseError as error:
+        message = f"pass '{item.pass_class.name}' says level = {item.pass_class.level!r}: {error.message}"
+        raise ParseError(message, location=item.location or None, advice=error.advice) from None
 
 
 def _refuse(item: Placement, candidates: Collection[str]) -> None:

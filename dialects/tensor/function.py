@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.complex_tensor import Complex, is_complex
-from blu.dialects.tensor.refusals import refusal
+from blu.dialects.tensor.refusals import OF_ARGUMENTS, refusal
 from blu.dialects.tensor.tensor import METHODS, Tensor
-from blu.errors import BluError, LinAlgError, TraceError
+from blu.errors import BluError, LinAlgError, MatrixError, TraceError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -51,13 +51,9 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
                     HOOKS.tracer.load_complex()
                     return COMPLEX_RULES.get(call, function)(*arguments, **keywords)
                 return function(*arguments, **keywords)
-            except BluError as error:
-                _locate(error, function.__name__)
+            except Exception as error:
+                _tell(error, function, arguments, keywords, sys._getframe())
                 raise
-            except (TypeError, ValueError) as error:
-                if not HOOKS.tracer.is_told_by(error, sys._getframe()):
-                    raise
-                raise _locate(refusal(function, arguments, keywords, error), function.__name__) from None
         for argument in (*arguments, *keywords.values()):
             if isinstance(argument, Tensor):
                 _ = argument.value  # says that its trace has ended
@@ -70,10 +66,36 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     return call
 
 
-def _locate(error: BluError, name: str) -> BluError:
-    error.tell_as(HOOKS.tracer.called_function() or name)
-    error.location = error.location or HOOKS.tracer.user_line()
-    return error
+def _tell(error: Exception, function: Callable[..., Any], arguments: Any, keywords: Any, frame: FrameType) -> None:
+    """Let an error that left the call of a public function say which function it was, and the user's line. What Python
+    raised of its arguments, and of nothing else, is raised as an error of the function."""
+    ours: BluError | None = error if isinstance(error, BluError) else None
+    if ours is None and isinstance(error, OF_ARGUMENTS):
+        if not HOOKS.tracer.is_told_by(error, frame):
+            return
+        is_of_matrices = isinstance(error, LinAlgError)
+        ours = MatrixError(str(error)) if is_of_matrices else refusal(function, arguments, keywords, error)
+    if ours is None:
+        return
+    ours.tell_as(HOOKS.tracer.called_function() or function.__name__)
+    ours.location = ours.location or HOOKS.tracer.user_line()
+    if ours is not error:
+        raise ours from None
+
+
+def told(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function that calls public ones tell errors as they do: under its own name, at the user's line."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        try:
+            return function(*arguments, **keywords)
+        except Exception as error:
+            _tell(error, function, arguments, keywords, sys._getframe())
+            raise
+
+    CALLS.add(call.__code__)  # type: ignore[attr-defined]
+    return call
 
 
 def public_as(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
@@ -115,6 +137,7 @@ def on_host(
     `advice`."""
 
     def make(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        @told
         @functools.wraps(function)
         def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
             if is_tracing() and any(map(_has_tensor, (*arguments, *keywords.values()))):
@@ -122,19 +145,8 @@ def on_host(
                     return traced(*arguments, **keywords)
                 what = f"{function.__name__}: is computed by NumPy, and a tensor's numbers exist only when"
                 raise TraceError(f"{what} the compiled function runs", location=HOOKS.tracer.user_line(), advice=advice)
-            try:
-                return HOOKS.compiler.run_on_host(function, arguments, keywords)
-            except BluError as error:
-                _locate(error, function.__name__)
-                raise
-            except LinAlgError:
-                raise
-            except (TypeError, ValueError) as error:
-                if not HOOKS.tracer.is_told_by(error, sys._getframe()):
-                    raise
-                raise _locate(refusal(function, arguments, keywords, error), function.__name__) from None
+            return HOOKS.compiler.run_on_host(function, arguments, keywords)
 
-        CALLS.add(call.__code__)  # type: ignore[attr-defined]
         return call
 
     return make

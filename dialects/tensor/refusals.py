@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ArgumentError, BluError, ShapeError, suggestion
+from blu.errors import ArgumentError, BluError, OutOfRangeError, ShapeError, suggestion
 
 Function = Callable[..., Any]
 
@@ -39,7 +39,7 @@ def refusal(function: Function, arguments: tuple, keywords: dict[str, Any], erro
         if not fits(value, str(parameter.annotation)):
             wanted = " or ".join(str(parameter.annotation).split(" | "))
             return ArgumentError(f"{name} is {shown(value)}, and not {wanted}")
-    kind = ShapeError if isinstance(error, ValueError) else ArgumentError
+    kind = next(ours for theirs, ours in _KINDS.items() if isinstance(error, theirs))
     return kind(f"does not take {', '.join(map(shown, given.arguments.values()))}: {error}")
 
 
@@ -57,6 +57,15 @@ def shown(value: Any) -> str:
 
 
 _LONGEST = 60
+# What Python raises of arguments that are something else than what a function takes, and what that is for users.
+_KINDS = {
+    TypeError: ArgumentError,
+    AttributeError: ArgumentError,
+    KeyError: ArgumentError,
+    ValueError: ShapeError,
+    IndexError: OutOfRangeError,
+}
+OF_ARGUMENTS = tuple(_KINDS)
 
 
 def _kinds(annotation: str) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import arrangement
-from blu.dialects.tensor.function import is_tracing, public
+from blu.dialects.tensor.function import is_tracing, public, told
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 from blu.frontend.array_api.dtypes import dtype_of
@@ -106,17 +106,19 @@ def _shaped(function: Callable[..., np.ndarray], of_tensors: Callable[..., Tenso
         f"An array of {function.__name__} (f64 unless another dtype is given). "
         "DTypeError for a dtype that arrays do not have."
     )
-    return make
+    return told(make)
 
 
 zeros, ones = _shaped(np.zeros, tensors.zeros), _shaped(np.ones, tensors.ones)
 
 
+@told
 def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     """An array of any numbers: zeros."""
     return zeros(shape, dtype=dtype, device=device)
 
 
+@told
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     """An array of one number, in its dtype unless another is given.
 
@@ -128,26 +130,31 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     return _made(np.full, device, shape, fill_value, dtype=_dtype(dtype))
 
 
+@told
 def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
     """Zeros in x's shape and dtype, unless another is given."""
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device or x.device)
 
 
+@told
 def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
     """Ones in x's shape and dtype, unless another is given."""
     return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device or x.device)
 
 
+@told
 def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
     """An array of x's shape and dtype, unless another is given, and any numbers: zeros."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
+@told
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     """One number in x's shape and dtype, unless another is given."""
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device or x.device)
 
 
+@told
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
 ) -> Any:
@@ -160,6 +167,7 @@ def arange(
     return _made(np.arange, device, *((0, start) if stop is None else (start, stop)), step, dtype=_dtype(dtype))
 
 
+@told
 def linspace(
     start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Any:
@@ -172,6 +180,7 @@ def linspace(
     return _made(np.linspace, device, start, stop, num, endpoint=endpoint, dtype=_dtype(dtype))
 
 
+@told
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Any:
     """A matrix with ones where column - row is `k`, zeros elsewhere. DTypeError for a dtype that arrays do not have."""
     return _made(np.eye, device, n_rows, n_cols, k, dtype=_dtype(dtype, np.dtype(np.float64)))

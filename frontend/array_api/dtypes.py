@@ -14,7 +14,7 @@ from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.arithmetic import astype as converted
-from blu.dialects.tensor.function import is_tracing
+from blu.dialects.tensor.function import is_tracing, told
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 from blu.frontend.functional.interchange import to_device
@@ -80,6 +80,7 @@ def dtype_of(value: Any) -> np.dtype:
         raise DTypeError(f"{value!r} is no dtype, and no array that has one") from None
 
 
+@told
 def astype(x: Any, dtype: Any, /, *, copy: builtins.bool = True, device: str | None = None) -> Any:
     """x in another dtype; itself where it has that one and `copy` is false. Complex numbers do not become real ones.
 
@@ -118,6 +119,7 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return x.astype(dtype)
 
 
+@told
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
     """Whether promotion with `to` (a dtype) gives `to` for a dtype or array. DTypeError for what is neither."""
     source, target = dtype_of(from_), dtype_of(to)
@@ -127,6 +129,7 @@ def can_cast(from_: Any, to: Any, /) -> builtins.bool:
         return False
 
 
+@told
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:
     """The dtype that arrays, dtypes and Python numbers give together, as in NumPy. At least one is no number.
 
@@ -139,6 +142,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype:
     return np.result_type(*items)
 
 
+@told
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is another, or of a kind ("integral", "real floating" ...), or of one of several.
 
@@ -175,6 +179,7 @@ class IntegerInfo:
     dtype: np.dtype
 
 
+@told
 def finfo(type: Any, /) -> FloatInfo:
     """The limits of a float dtype, or of an array's. DTypeError for integers."""
     dtype = dtype_of(type)
@@ -186,6 +191,7 @@ def finfo(type: Any, /) -> FloatInfo:
     return FloatInfo(found.bits, *numbers, dtype=part)
 
 
+@told
 def iinfo(type: Any, /) -> IntegerInfo:
     """The limits of an integer dtype, or of an array's. DTypeError for others."""
     dtype = dtype_of(type)

@@ -8,7 +8,7 @@ from typing import Any
 from blu.dialects.ops.pointwise import broadcast_shapes as common_shape
 from blu.dialects.tensor import arrangement
 from blu.dialects.tensor.arrangement import as_shape, broadcast_to, moveaxis
-from blu.dialects.tensor.function import public
+from blu.dialects.tensor.function import public, told
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import OutOfRangeError, ShapeError
 from blu.frontend.functional.searching import selecting
@@ -40,6 +40,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     return tuple(arrangement.broadcast_arrays(*arrays))
 
 
+@told
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape that arrays of these are broadcast to. ShapeError (a ValueError) where there is none."""
     return common_shape(*(as_shape(shape) for shape in shapes)) if shapes else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.tensor.function import told
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
 from blu.frontend.tracing.tree import flatten
@@ -12,6 +13,7 @@ from blu.frontend.tracing.tree import flatten
 Tree = Any
 
 
+@told
 def global_norm(gradients: Tree) -> Any:
     """The Euclidean norm of all gradients together, as an f32 scalar (f64 for f64 gradients).
 
@@ -27,6 +29,7 @@ def global_norm(gradients: Tree) -> Any:
     return ops.sqrt(total)
 
 
+@told
 def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
     """Gradients scaled so that their global norm is at most `limit`, and the norm they had.
 
@@ -40,6 +43,7 @@ def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
     return tree.unflatten([ops.multiply(leaf, ops.astype(scale, leaf.dtype)) for leaf in leaves]), norm
 
 
+@told
 def clip_by_value(gradients: Tree, limit: float) -> Tree:
     """Gradients whose elements are between -limit and limit (above 0, else ArgumentError); NaN stays NaN."""
     if not limit > 0:
@@ -48,6 +52,7 @@ def clip_by_value(gradients: Tree, limit: float) -> Tree:
     return tree.unflatten([ops.clip(leaf, -limit, limit) for leaf in leaves])
 
 
+@told
 def is_finite(*trees: Tree) -> Any:
     """A bool scalar: whether no element of any leaf is NaN or infinite.
 

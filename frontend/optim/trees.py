@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.tensor.function import told
 from blu.errors import ShapeError
 from blu.frontend.functional import functional as ops
 from blu.frontend.tracing.tree import flatten
@@ -55,6 +56,7 @@ def aligned(parameters: Tree, *others: Tree) -> tuple[list[tuple[Any, ...]], Any
     return list(zip(*columns, strict=True)), tree
 
 
+@told
 def choose(condition: Any, first: Tree, second: Tree) -> Tree:
     """Where a bool scalar is true the leaves of `first`, else those of `second`, bit for bit.
 

@@ -12,7 +12,8 @@ from blu.frontend.tracing.user_location import user_line, user_traceback
 class shown_to_the_user:  # noqa: N801 (used as a function is)
     """Around what a user calls: a BluError that leaves the block names a line of the user's, and shows only theirs.
 
-    `BLU_TRACEBACK=full` keeps the traceback as it is. A setting that is wrong is a note at the error.
+    `BLU_TRACEBACK=full` keeps the traceback as it is, with what has led to the error. A setting that is wrong is a note
+    at the error.
     """
 
     __slots__ = ()
@@ -24,7 +25,9 @@ class shown_to_the_user:  # noqa: N801 (used as a function is)
         if not isinstance(error, BluError):
             return
         error.location = error.location or user_line()
-        if not _is_shown_in_full(error):
+        if _is_shown_in_full(error):
+            error.__suppress_context__ = False
+        else:
             error.__traceback__ = user_traceback(traceback)
 
 

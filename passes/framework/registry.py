@@ -64,7 +64,7 @@ def _place(cls: type) -> str:
 
 def register_pass(*, after: str = "", before: str = "") -> Callable[[PassClass], PassClass]:
     """Class decorator for plugins: run the pass in every pipeline, after (or before) the pass of that name."""
-    if bool(after) == bool(before):
+    if bool(after) == bool(before) or not isinstance(after or before, str):
         raise TypeError("register_pass takes either after= or before=, the name of the pass to stand beside")
 
     caller = sys._getframe(1)

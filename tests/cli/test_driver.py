@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from blu.compiler.driver.reproducer import read_reproducer
 from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.pipelines import Pipeline, Stage, cpu, loose_steps, sm90
 from blu.compiler.pipelines.cpu import PIPELINE
+from blu.compiler.pipelines.plugins import check_placements
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import module_text
@@ -234,6 +236,16 @@ def test_plugins_that_stand_beside_each_other_only_are_refused(monkeypatch, anch
     monkeypatch.setattr(registry, "placements", lambda: tuple(placements))
     with pytest.raises(ParseError, match="which no pipeline comes to"):
         cpu.PIPELINE.steps()
+
+
+def test_a_plugin_of_no_level_is_refused(monkeypatch):
+    wrong = SimpleNamespace(name="blu-odd", level="lianlg")
+    monkeypatch.setattr(registry, "placements", lambda: (registry.Placement(wrong, "blu-simplify", True, "p.py:3"),))
+    with pytest.raises(ParseError, match=r"p\.py:3: pass 'blu-odd' says level = 'lianlg'") as caught:
+        check_placements(["blu-simplify"])
+    assert "did you mean 'linalg'" in caught.value.advice
+    with pytest.raises(TypeError, match="either after= or before="):
+        registry.register_pass(after=3)
 
 
 def test_a_place_in_another_targets_pipeline_is_no_mistake(monkeypatch):

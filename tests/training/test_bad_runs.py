@@ -256,6 +256,8 @@ def test_row_47_data_that_is_not_there(trial: Trial) -> None:
     assert "--data" in trial.refused(code=2)
     Path("empty").mkdir()
     assert "no texts and no shards" in trial.refused("--data", "empty")
+    Path("short.txt").write_text("few")
+    assert "short.txt: 4 tokens make 0 windows" in trial.refused("--data", "short.txt")
     assert "all files of tokens.bin are for validation" in trial.refused(*DATA, "--val-data", "tokens.bin")
 
 

@@ -152,7 +152,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
 
 def _names(files: Sequence[TokenFile]) -> str:
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-    return f"{files[0].path}{more}"
+    return f"{files[0].name}{more}"
 
 
 def _check_sizes(batch_size: int, length: int, rank: int, world_size: int) -> None:

@@ -49,7 +49,8 @@ ADVICE = "expected llm.c shards, nanoGPT shards (uint16, named *.bin) or text fi
 class TokenFile:
     """The tokens of one file from its token `offset` on, 1-D and unsigned.
 
-    `file_bytes` is the file's size when it was mapped, 0 if the tokens are in memory.
+    `file_bytes` is the file's size when it was mapped, 0 if the tokens are in memory; `source` says in errors what a
+    file was made of that nobody but Blu knows.
     """
 
     path: Path
@@ -57,6 +58,12 @@ class TokenFile:
     tokens: np.ndarray
     file_bytes: int = 0
     offset: int = 0
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """What users know the file by."""
+        return self.source or str(self.path)
 
     def part(self, begin: int, end: int) -> TokenFile:
         """The same file with the tokens [begin, end) only."""

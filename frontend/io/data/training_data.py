@@ -10,6 +10,7 @@ import glob
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,12 +125,16 @@ def _is_shard(path: Path) -> bool:
 def _open(paths: Sequence[Path], vocab_size: int, tokenizer: Tokenizer | None, cache: Path | None) -> TokenShards:
     shards = [path for path in paths if _is_shard(path)]
     texts = [path for path in paths if not _is_shard(path)]
+    sources: dict[Path, str] = {}
     if texts:
         assert tokenizer is not None
         if isinstance(tokenizer, ByteTokenizer) and vocab_size < BYTES_VOCABULARY:
             _check_bytes(texts, vocab_size)
-        shards.append(tokenized(texts, tokenizer, cache))
-    return TokenShards([glob.escape(str(path)) for path in shards], vocab_size=vocab_size)
+        shards.append(made := tokenized(texts, tokenizer, cache))
+        sources[made] = f"{texts[0]} and {len(texts) - 1} more" if len(texts) > 1 else str(texts[0])
+    found = TokenShards([glob.escape(str(path)) for path in shards], vocab_size=vocab_size)
+    found.files = tuple(replace(file, source=sources.get(file.path, "")) for file in found.files)
+    return found
 
 
 def _token_cache() -> Path:
