@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from blu.dialects.core.dtypes import DType
 from blu.dialects.tensor.complex_tensor import Complex, is_complex
 from blu.dialects.tensor.function import COMPLEX_RULES
 from blu.dialects.tensor.promotion import as_tensor, is_python_scalar
@@ -40,7 +41,7 @@ def _with_real_options(function: Function, rule: Function) -> Function:
     def run(*arguments: Any, **keywords: Any) -> Any:
         given = bound(_signature(function), function.__name__, arguments, keywords).arguments
         for name, value in given.items():
-            is_array = name == "dtype" and hasattr(value, "shape")
+            is_array = name == "dtype" and not isinstance(value, str | type | np.dtype | DType | None)
             if is_array or (name in _OPTIONS and is_complex(value)):
                 reason = "no dtype" if is_array else "not real"
                 raise ArgumentError(f"{name} is {shown(value)}, and {reason}")

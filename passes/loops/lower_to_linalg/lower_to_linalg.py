@@ -81,11 +81,9 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
     def _apply_rule(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> Sequence[ir.Value]:
         rule = RULES.get(operation.name.removeprefix("blu."))
         if rule is None:
+            which = ", which has regions," * bool(len(operation.regions))
             self.fail(
-                operation,
-                f"no rule lowers {operation.name}{', which has regions,' * bool(len(operation.regions))} to linalg",
-                advice=f'Write one: @lowers("{operation.name.removeprefix("blu.")}") in passes/loops/lower_to_linalg/, '
-                "or give the op a decompose.",
+                operation, f"no rule lowers {operation.name}{which} to linalg", advice=_before_lowering(operation)
             )
         result = rule(
             describe(operation, values.__getitem__, self.keeps_subnormals, self.moves_in_loops, self._lower_body)
@@ -100,6 +98,16 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
                 return [values[value] for value in operation.operands]
             self._lower_operation(operation, values)
         raise AssertionError("a body ends in a yield")
+
+
+def _before_lowering(operation: ir.Operation) -> str:
+    """What to do about an op that no rule is for."""
+    cls, name = operation_class(operation), operation.name.removeprefix("blu.")
+    if cls is not None and cls.decompose is not None:
+        return "It is made of other ops: run blu-decompose before."
+    if name in ("scan", "while_loop"):
+        return "Its body becomes a function: run blu-outline-loops before."
+    return f'Write one: @lowers("{name}") in passes/loops/lower_to_linalg/, or give the op a decompose.'
 
 
 def _is_kept(operation: ir.Operation) -> bool:
