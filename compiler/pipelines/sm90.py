@@ -29,6 +29,7 @@ from blu.passes.graph.autocast import Autocast
 from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.exponentials_in_products import ExponentialsInProducts
 from blu.passes.graph.fold_scales import FoldScales
 from blu.passes.graph.hoist_results import HoistResults
 from blu.passes.graph.hoist_sums import HoistSums
@@ -74,6 +75,7 @@ PIPELINE = Pipeline(
                 Shard(),  # while layers are ops, and gradients are there
                 NarrowSums(),  # before sums are put together, and conversions simplified
                 DecomposeAttention(),  # what no kernel takes whole
+                ExponentialsInProducts(),  # once losses have gradients, and before their products are cut
                 ChunkRows(),  # while products and losses are ops
                 Decompose(keep="attention+attention_piece+attention_gradient+max_pool+settle_rows"),
                 HoistSums(),  # after layers are products, before these are looked at
