@@ -83,7 +83,7 @@ def torch_gradients(torch: Any, arguments: Mapping[str, Any], policy: str) -> di
     from transformers import GPT2Config, GPT2LMHeadModel
 
     dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    model = GPT2LMHeadModel(GPT2Config(VOCABULARY, **dropout, attn_implementation="sdpa")).cuda()
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, **dropout, attn_implementation="sdpa")).cuda()
     weights = {_theirs(name): value for name, value in arguments.items() if name.startswith("model.")}
     model.load_state_dict(weights, strict=False)  # the head is tied
     model.to(torch.float64 if policy == "f64" else torch.float32)
