@@ -16,6 +16,7 @@ from blu.dialects.core.mlir import ir
 from blu.frontend.tracing.tree import flatten
 from blu.passes.gpu.rows.chunk_rows import ChunkRows
 from blu.passes.graph.decompose import Decompose
+from blu.passes.graph.exponentials_in_products import ExponentialsInProducts
 
 SIZES = {"n_layer": 1, "n_embd": 24, "n_head": 2, "vocab_size": 331, "n_positions": 40}
 LOGITS = 4 * 32 * 331 * 4
@@ -84,17 +85,35 @@ def test_a_loss_and_its_gradient_read_the_rows_of_a_part_together(monkeypatch: p
     assert len(readers) == 2 * 4
 
 
+def test_exponentials_lie_where_logits_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part's product makes them in halves, and what settles rows writes over them."""
+    plain, rows, sizes = sm90.PIPELINE, 16 * 128, {**SIZES, "n_embd": 128, "vocab_size": 4096, "n_positions": 128}
+    planned = []
+    for smallest_bytes in (1 << 40, 1):
+        monkeypatch.setattr(sm90, "PIPELINE", plain.replacing(ExponentialsInProducts(smallest_bytes)))
+        module = _lowered(monkeypatch, ChunkRows(rows * 4096 // 2), "memref", "bf16", sizes)
+        assert str(module).count("call @settle_rows") == (4 if smallest_bytes == 1 else 0)
+        planned.append(_arena_bytes(module))
+    assert planned[1] <= planned[0] + 16 * rows
+
+
 def _planned(monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows, policy: str) -> int:
     """The bytes of intermediate results."""
-    module = _lowered(monkeypatch, pass_, "memref", policy)
+    return _arena_bytes(_lowered(monkeypatch, pass_, "memref", policy))
+
+
+def _arena_bytes(module: ir.Module) -> int:
     with module.context:
         return ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
 
 
-def _lowered(monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows, stop: str, policy: str = "f32") -> ir.Module:
+def _lowered(
+    monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows, stop: str, policy: str = "f32", sizes: Any = None
+) -> ir.Module:
     """Gradients for 16 times 128 tokens of 4096, at the end of a stage."""
     monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(pass_))
-    model, tokens = nn.GPT2({**SIZES, "vocab_size": 4096, "n_positions": 128}), blu.spec((16, 128), "i32")
+    sizes = sizes or {**SIZES, "vocab_size": 4096, "n_positions": 128}
+    model, tokens = nn.GPT2(sizes), blu.spec((16, 128), "i32")
     return blu.jit(gradients_by(policy)).trace(model, tokens, tokens).lower("sm_90a", stop=stop).module
 
 
