@@ -112,7 +112,8 @@ def assign_offsets(intervals: list[Interval]) -> int:
 def _orders(intervals: list[Interval], alive: list[int]) -> Iterator[list[Interval]]:
     """In which intervals are placed. The larger first; else what is alive when most bytes are comes before the others:
     what is needed longest first, and of the others the larger, or those that are alive when many bytes are; or the
-    larger first of both."""
+    larger first of both. Last, what takes the most bytes times how long it takes them first.
+    """
     by_size = sorted(intervals, key=lambda item: (-item.bytes, item.first))
     yield by_size
     peak = max(range(len(alive)), key=alive.__getitem__)
@@ -121,6 +122,7 @@ def _orders(intervals: list[Interval], alive: list[int]) -> Iterator[list[Interv
     yield [*at_peak, *others]
     yield [*at_peak, *sorted(others, key=lambda item: -max(alive[item.first : item.last + 1]))]
     yield [*sorted(at_peak, key=lambda item: -item.bytes), *others]
+    yield sorted(intervals, key=lambda item: -item.bytes * (item.last - item.first + 1))
 
 
 def _place(intervals: list[Interval]) -> int:

@@ -68,7 +68,7 @@ def alive(intervals: list[Interval], position: int) -> int:
 
 
 def test_little_is_lost_in_gaps() -> None:
-    """In the mean of many 0.137 %; without the last of three orders 0.149 %, without the last two 0.86 %."""
+    """In the mean of many 0.011 %; without the last of five orders 0.075 %, without the last two 0.137 %."""
     shares = []
     for seed in range(100):
         intervals = random_intervals(seed)
@@ -76,4 +76,4 @@ def test_little_is_lost_in_gaps() -> None:
         total = assign_offsets(intervals)
         assert total >= most
         shares.append(total / most if most else 1)
-    assert np.mean(shares) < 1.0014
+    assert np.mean(shares) < 1.0002
