@@ -5,7 +5,7 @@
 | `ex2`, `lg2`, `rcp`, `mma.sync`, `cvt` | LLVM moves and merges these ops, which only compute: other machine code |
 | `ld.shared`, `st.shared`, `ldmatrix`, `stmatrix`, `cp.async`, `mapa` | their pointers have 64 bits, not 32 |
 | `mbarrier.try_wait` of a cluster, `st.async` | the same; `st.async` has no op |
-| `ld.acquire`, `st.release`, `cp.reduce.async.bulk` and its like | the same |
+| `ld.acquire`, `st.release`, `atom`, `cp.reduce.async.bulk` and its like | the same |
 | `cp.async.wait_all` | `nvvm` waits for groups only |
 | `cvt.f32.f16` of half a register | `nvvm` converts pairs the other way only |
 | `wgmma.mma_async` | its op is inline PTX as well, and ties sums to structures of registers |

@@ -57,3 +57,8 @@ def acquire(counter: ir.Value) -> ir.Value:
 def release(counter: ir.Value, value: ir.Value) -> None:
     """Write a counter (i32), after what this thread has written or seen before."""
     assembly([], [counter, value], "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}")
+
+
+def take_ticket(counter: ir.Value) -> ir.Value:
+    """Add 1 to a counter (i32) at an address of global memory; what it was, which nobody else is given."""
+    return assembly([i32()], [counter], "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;", "=r,l,~{memory}")[0]

@@ -195,6 +195,18 @@ class Accesses(Warpgroups):
             self.watch.release(int(first[thread]), thread)
             self.memory.bytes.view(np.uint32)[first[thread] >> 2] = data[thread]
 
+    def _do_atom(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Add to a counter, one thread after the other, by which none of them knows what others have done."""
+        assert parts[1:] == ["relaxed", "gpu", "global", "add", "u32"], parts
+        first = self._first_places("global", self._address(operands[1], 64), 4, active)
+        more, found = self._read(operands[2], 32), np.zeros(self.threads, np.uint32)
+        counters = self.memory.bytes.view(np.uint32)
+        for thread in map(int, np.flatnonzero(active)):
+            found[thread] = counters[first[thread] >> 2]
+            counters[first[thread] >> 2] += more[thread]
+            self.watch.count(int(first[thread]))
+        self._write(operands[0], found, active)
+
     def _acquire(self, operands: tuple, active: np.ndarray) -> None:
         """Read a counter, and see what the thread that wrote it had seen."""
         first = self._first_places("global", self._address(operands[1], 64), 4, active)

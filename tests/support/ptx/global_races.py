@@ -1,11 +1,11 @@
 """Races in global memory between the threads of one launch, and what a launch does before others are over.
 
-Blocks of a launch know nothing of each other, unless they are of one cluster: no kernel has atomics. So two blocks that
-write one byte are a race, and so is one that writes what another one reads, whichever comes first here. Within a block
-or cluster barriers must keep accesses apart, as in shared memory (races.py), but for lanes that read before others of
-their warp write; what several warps have read counts as read by all. What is read as memory that nobody writes
-(ld.global.nc) must be that. Copies to shared memory read when they begin; bulk copies to global memory are never over
-for others.
+Blocks of a launch know nothing of each other, unless they are of one cluster or one waits for another's counter, and
+the order in which they add to a counter tells nobody anything. So two blocks that write one byte are a race, and so is
+one that writes what another one reads, whichever comes first here. Within a block or cluster barriers must keep
+accesses apart, as in shared memory (races.py), but for lanes that read before others of their warp write; what several
+warps have read counts as read by all. What is read as memory that nobody writes (ld.global.nc) must be that. Copies to
+shared memory read when they begin; bulk copies to global memory are never over for others.
 
 A number that is read while it is written may be anything. So a launch in which that happens is run once more, in which
 it is NaN: if the results are others then, it was a race. Attention that puts rows into the keys that it reads is none.
@@ -113,6 +113,11 @@ class GlobalRaces:
         """A thread reads a counter, and sees what had been seen by who wrote it."""
         self._heard.setdefault(thread, {}).update(self._said.get(first, {}))
         self._is_read[self._units(np.array([first]), 4)] = True
+
+    def count(self, first: int) -> None:
+        """A thread adds to a counter, as others may at the same time, and learns nothing of what these have done."""
+        units = self._units(np.array([first]), 4)
+        self._is_read[units] = self._is_written[units] = True
 
     def end_copy(self, first: int, size: int) -> None:
         """A copy to global memory is over for others."""

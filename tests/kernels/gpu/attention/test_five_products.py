@@ -63,6 +63,17 @@ def test_blocks_that_do_not_wait_or_count_are_found(text: str, other: str, error
         replace(program, ptx={**program.ptx, KERNEL: changed}).interpret(*arrays)
 
 
+def test_blocks_draw_their_numbers() -> None:
+    """The first block to begin waits for the other one, where numbers that were drawn change places."""
+    arrays = SEVERAL.arrays()
+    program = compile_program(SEVERAL.backward(), *arrays, schedules=JOINT)
+    drawn = r"(atom.relaxed.gpu.global.add.u32 (%r\d+), .*, 1;)"
+    changed, count = re.subn(drawn, r"\1 xor.b32 \2, \2, 1;", program.ptx[KERNEL])
+    assert count == 1
+    with pytest.raises(DeadlockError, match="waits for a block that comes later"):
+        replace(program, ptx={**program.ptx, KERNEL: changed}).interpret(*arrays)
+
+
 def test_rows_are_added_up() -> None:
     problem = replace(SQUARE, query=(1, 2, 192, 128), key=(1, 2, 192, 128), causal=True)
     function, arrays = bias_gradients(problem), problem.arrays()

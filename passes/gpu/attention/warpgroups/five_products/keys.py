@@ -41,14 +41,17 @@ class JointKeyGradient(WarpgroupKeyGradient):
         super().__init__(gradient, layout, position, shared, maps, group)
         self.results = layout.results.at(shared)
 
-    def emit(self) -> None:
-        """What one thread does."""
+    def find(self) -> list[ir.Value]:
+        """The sums of one thread."""
         problem, walk = self.problem, self.walk
         hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
         self.own.wait(0, self.group)
         self.hold()
         sums = [numbers.real(0)] * (self._key_sums + self._value_sums)
-        sums = repeat(0, numbers.smaller(walk.total, 1), 1, sums, partial(self._walk, hidden=hidden))
+        return repeat(0, numbers.smaller(walk.total, 1), 1, sums, partial(self._walk, hidden=hidden))
+
+    def write(self, sums: list[ir.Value]) -> None:
+        """Write them."""
         of_key, of_value = self._unpack(sums)
         barrier.sync_named(BOTH, GROUPS * THREADS)  # gradients are staged where keys were, which both groups read
         self._write_keys(as_sums(of_key), self.own.tile(0, self.group).address)

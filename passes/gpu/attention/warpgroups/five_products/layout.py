@@ -34,17 +34,21 @@ def tiles_of(queries: int) -> int:
     return ceil(queries / ROWS)
 
 
+SUMS, COUNTS, TICKETS = range(ROW_NUMBERS, ROW_NUMBERS + 3)
+"""The places of these in the scratch memory that is reserved."""
+
+
 def takes_shifts(problem: Problem) -> bool:
     """Whether scores are shifted by rounded numbers (ShiftedRows): beside a mask, rests have no registers."""
     return not problem.causal
 
 
 def reserve(query: Sequence[int]) -> list[ir.MemRefType]:
-    """The numbers of each query, sums of their gradients as threads hold them, and who has added to these."""
-    heads, tiles, f32 = prod(query[:-2]), tiles_of(query[-2]), ir.F32Type.get()
+    """The numbers of each query, sums of their gradients as threads hold them, who has added to these, and tickets."""
+    heads, tiles, f32, i32 = prod(query[:-2]), tiles_of(query[-2]), ir.F32Type.get(), numbers.i32()
     own = [ir.MemRefType.get([heads, tiles * ROWS], f32)] * ROW_NUMBERS
     sums = ir.MemRefType.get([heads, tiles, ROWS * query[-1]], f32)
-    return [*own, sums, ir.MemRefType.get([heads, tiles], ir.IntegerType.get_signless(32))]
+    return [*own, sums, ir.MemRefType.get([heads, tiles], i32), ir.MemRefType.get([1], i32)]
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class JointLayout:
     slopes: int
     results: ResultRange
     row_numbers: int
+    ticket: int
 
     @classmethod
     def of(cls, stages: int, depth: int, width: int) -> JointLayout:
@@ -119,4 +124,4 @@ class JointLayout:
         row_numbers = memory.take(stages * ROW_NUMBERS * ROWS * NUMBER_BYTES)
         own, queries = own.with_barriers(memory), queries.with_barriers(memory, GROUPS * THREADS)
         handed_on = ResultRange(results, memory.take(2 * mbarrier.BYTES))
-        return cls(memory, own, queries, of_slopes, handed_on, row_numbers)
+        return cls(memory, own, queries, of_slopes, handed_on, row_numbers, memory.take(NUMBER_BYTES))

@@ -12,9 +12,9 @@ from blu.passes.gpu.attention.operands import COPY_BYTES, further, operand_of, p
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.row_sums.ranges import add_up_warps, write_warp_sums
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, map_sums
-from blu.passes.gpu.attention.slopes import ROW_NUMBERS, Gradient
+from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
-from blu.passes.gpu.attention.warpgroups.five_products.layout import SIZE, tiles_of
+from blu.passes.gpu.attention.warpgroups.five_products.layout import SIZE, SUMS, tiles_of
 from blu.passes.gpu.attention.warpgroups.panels import as_sums
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS
 from blu.passes.gpu.isa import barrier
@@ -34,7 +34,7 @@ def emit(kernel: func.FuncOp) -> func.FuncOp:
         problem, head = gradient.problem, split_head(position.head, gradient.problem.heads)
         first = numbers.multiply(position.part, ROWS)
         own_row = numbers.multiply(position.own_warp, STRIP)
-        base = operand_of(frame.scratch[ROW_NUMBERS]).matrix([position.head]).address(position.part, 0)
+        base = operand_of(frame.scratch[SUMS]).matrix([position.head]).address(position.part, 0)
         base = further(base, position.thread, COPY_BYTES)
         values = [_load(further(base, number, THREADS * COPY_BYTES)) for number in range(problem.depth // 8)]
         sums = as_sums([value for four in values for value in four])

@@ -1,6 +1,6 @@
 """The launch before: of each query what makes a score a weight, as the forward has left it, and inner.
 
-Inner is the sum of g * result. Nobody has added to the gradient of a tile of queries yet.
+Inner is the sum of g * result. Nobody has added to the gradient of a tile of queries yet, nor taken a ticket.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from blu.dialects.core.mlir import arith, func, ir, llvm, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import HeadMatrix, operand_of, pointer, split_head
 from blu.passes.gpu.attention.scores import RowNumbers, ScoreExponent
-from blu.passes.gpu.attention.slopes import ROW_NUMBERS, Gradient, ShiftedRows
-from blu.passes.gpu.attention.warpgroups.five_products.layout import takes_shifts
+from blu.passes.gpu.attention.slopes import Gradient, ShiftedRows
+from blu.passes.gpu.attention.warpgroups.five_products.layout import COUNTS, TICKETS, takes_shifts
 from blu.passes.gpu.attention.warpgroups.panels import PIECE
 from blu.passes.gpu.attention.warpgroups.query_gradient import load_piece
 from blu.passes.gpu.attention.warpgroups.stages import ROWS
@@ -41,12 +41,17 @@ def emit(kernel: func.FuncOp) -> func.FuncOp:
         places = [numbers.number(numbers.add(own, THREADS // LANES * turn)) for turn in range(TURNS)]
         found = _Rows(gradient, split_head(head, gradient.problem.heads), piece).find(places)
         with when(numbers.is_equal(thread, 0)):
-            count = operand_of(frame.scratch[ROW_NUMBERS + 1]).matrix([]).address(head, numbers.divide(row, ROWS))
-            llvm.store(numbers.number(0), pointer(count), alignment=4)
+            _begin_count(operand_of(frame.scratch[COUNTS]).matrix([]).address(head, numbers.divide(row, ROWS)))
+            with when(numbers.is_equal(first, 0)):
+                _begin_count(operand_of(frame.scratch[TICKETS]).matrix([]).address(0, 0))
         with when(numbers.is_equal(piece, 0)):
             for place, own_numbers in zip(places, found, strict=True):
                 gradient.leave(head, place, own_numbers)
     return frame.replacement
+
+
+def _begin_count(address: ir.Value) -> None:
+    llvm.store(numbers.number(0), pointer(address), alignment=4)
 
 
 @dataclass(frozen=True)
