@@ -8,7 +8,7 @@ whose operands differ in dtype; the others are in pointwise_unary.py and pointwi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Pointwise(Op):
         dtypes: tuple[DType, ...] | None = None,
         domain: tuple[float, float] | None = None,
         gives: DType | None = None,
-        **keywords: object,
+        **keywords: Any,
     ) -> None:
         cls.dtypes = dtypes or cls.dtypes
         cls.domain = domain or cls.domain
