@@ -28,6 +28,7 @@
 // CHECK: %[[RAW:.+]] = "blu.matmul"(%[[WIDE]], %[[WR]]) {precision = "bf16"}
 // CHECK: %[[ROUNDED:.+]] = "blu.reduce_precision"(%[[RAW]])
 // CHECK: %[[DX:.+]] = "blu.multiply"(%[[ROUNDED]], %[[SCALE]])
+// CHECK-NOT: "blu.reduce_precision"(%[[DX]])
 // CHECK: %[[SCALED:.+]] = "blu.multiply"(%[[XR]], %[[SCALE]])
 // CHECK: %[[XS:.+]] = "blu.reduce_precision"(%[[SCALED]])
 // CHECK: %[[TURNED:.+]] = "blu.transpose"(%[[XS]])
@@ -59,9 +60,10 @@ func.func @head(%x: tensor<8x8xf32>, %w: tensor<64x8xf32>, %t: tensor<8xi32>, %g
   %l = "blu.subtract"(%scaled, %ones) : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
   %lr = "blu.reduce_precision"(%l) {dtype = bf16, rounds_gradient = true} : (tensor<8x64xf32>) -> tensor<8x64xf32>
   %dx = "blu.matmul"(%lr, %wr) {precision = "bf16"} : (tensor<8x64xf32>, tensor<64x8xf32>) -> tensor<8x8xf32>
+  %dxr = "blu.reduce_precision"(%dx) {dtype = bf16, rounds_gradient = true} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %xt = "blu.transpose"(%xr) {permutation = array<i64: 1, 0>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %dw = "blu.matmul"(%xt, %lr) {precision = "bf16"} : (tensor<8x8xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
-  return %loss, %dx, %dw : tensor<8xf32>, tensor<8x8xf32>, tensor<8x64xf32>
+  return %loss, %dxr, %dw : tensor<8xf32>, tensor<8x8xf32>, tensor<8x64xf32>
 }
 
 // Where there is no gradient, nothing changes.

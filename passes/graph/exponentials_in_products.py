@@ -109,6 +109,7 @@ class LogitsHead:
                 made = matmul(wide, Tensor(operation.operands[1]), "bf16")
                 scaled = ReducePrecision(made, dtype=bf16, rounds_gradient=False) * scale
             operation.results[0].replace_all_uses_with(scaled.value)
+            _drop_roundings(scaled.value)
         for operation in self.of_w:
             with ir.InsertionPoint(operation), emitting_at(operation.location):
                 x = ReducePrecision(self._x * scale, dtype=bf16, rounds_gradient=False)
@@ -147,6 +148,16 @@ def _drop(operation: ir.Operation) -> None:
     for maker in made:
         if is_pure(maker) and not any(list(result.uses) for result in maker.results):
             _drop(maker)
+
+
+def _drop_roundings(value: ir.Value) -> None:
+    """Let what rounds a value to bf16 pass it on: it is made of what is rounded, and nobody stores it."""
+    for operation in (use.owner.operation for use in list(value.uses)):
+        if _is_view(operation):
+            _drop_roundings(operation.results[0])
+            if not _is_moved(operation):
+                operation.results[0].replace_all_uses_with(operation.operands[0])
+                operation.erase()
 
 
 def _is_large(product: ir.Operation, smallest_bytes: int) -> bool:
