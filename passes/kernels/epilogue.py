@@ -25,6 +25,8 @@ Known = dict[tuple[ir.Value, Dims], ir.Value]
 class ColumnSum:
     """Sums of ranges of `length` rows of output number `output`, written to `target`, whose rows are the ranges.
 
+    What is added up is `terms`: the output, or what it is in f32.
+
     Rows and columns are those of the output, which may be the contraction's columns and rows.
 
     Who writes them may share out the rows to the ranges otherwise: whoever reads them adds them all up.
@@ -33,6 +35,7 @@ class ColumnSum:
     output: int
     length: int
     target: IndexedBuffer
+    terms: ir.Value
 
 
 @dataclass(frozen=True)
@@ -204,8 +207,19 @@ def _range_sum(
     if nest.columns_length:
         roundings = [number for number, value in enumerate(known) if rows in (value, *value.owner.operands)]
         return RangeOfRow(rows, roundings[0], nest.columns_length, IndexedBuffer(buffer, contraction.result_dims))
-    number = known.index(rows if rows in known else rows.owner.operands[0])  # halves are widened
-    return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, contraction.result_dims))
+    same = [
+        item for item in known if item == rows or (is_rounding(_definition(item)) and item.owner.operands[0] == rows)
+    ]
+    number = known.index(next(iter(same), rows.owner.operands[0]))  # halves are widened
+    return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, contraction.result_dims), rows)
+
+
+def is_rounding(operation: ir.Operation | None) -> bool:
+    """Whether all that an op does is to round f32 to halves."""
+    if operation is None or operation.name != "linalg.generic":
+        return False
+    body = [item.operation for item in operation.regions[0].blocks[0].operations]
+    return [item.name for item in body] == ["arith.truncf", "linalg.yield"] and len(operation.operands) == 2
 
 
 def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:

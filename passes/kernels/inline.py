@@ -78,12 +78,19 @@ class _Inliner:
             self.values[operation.results[0]] = self.indices[operation.attributes["dim"].value]
             return
         operands = [self.value(operand) for operand in operation.operands if not _is_tensor(operand)]
+        if operation.name == "arith.extf" and _element_of(operands[0]) == operation.results[0].type:
+            self.values[operation.results[0]] = operands[0]  # given in more bits
+            return
         if operation.name == "tensor.extract":
             assert self.gather, "a linalg body gathers, but the kernel emitter gave no way to do it"
             self.values[operation.results[0]] = self.gather(operation, operands)
             return
         emitted = clone_operation(operation, operands)
         self.values.update(zip(operation.results, emitted.results, strict=True))
+
+
+def _element_of(value: ir.Value) -> ir.Type:
+    return ir.VectorType(value.type).element_type if vectors.is_vector(value) else value.type
 
 
 def _is_tensor(value: ir.Value) -> bool:

@@ -192,8 +192,7 @@ def _put_together(narrow: ir.Value, rest: ir.Value) -> ir.Value:
 
 def _bits_of(narrow: ir.Value) -> ir.Value:
     """The bits of a bf16 as f32."""
-    i16, i32 = (ir.IntegerType.get_signless(bits) for bits in (16, 32))
-    return arith.shli(arith.extui(i32, arith.bitcast(i16, narrow)), arith.constant(i32, 16))
+    return arith.bitcast(ir.IntegerType.get_signless(32), arith.extf(ir.F32Type.get(), narrow))
 
 
 def _say_type(kernel: func.FuncOp) -> None:

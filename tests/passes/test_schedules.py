@@ -292,6 +292,7 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
         "split_column_sums",
         "copy_factors",
         "gradient",
+        "gradients_in_products",
         "keep_logarithms",
         "normalize_in_products",
         "sum_rows_in_products",

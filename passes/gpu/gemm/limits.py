@@ -9,7 +9,9 @@ from math import ceil, prod
 from blu.dialects.core.mlir import func
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.gemm import gemm, wgmma
+from blu.passes.gpu.gemm.boxes.gradient_plan import misfit as gradients_misfit
 from blu.passes.gpu.gemm.boxes.plan import misfit as boxes_misfit
+from blu.passes.gpu.gemm.boxes.row_sums import keeps_f32
 from blu.passes.gpu.gemm.boxes.row_sums import misfit as rows_misfit
 from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, ProductSizes
 from blu.passes.gpu.gemm.few_rows import rows as few_rows
@@ -216,7 +218,9 @@ def _misfit_sums(schedule: WgmmaSchedule, kernel: func.FuncOp) -> str:
 
 def _boxes_misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str:
     """Why boxes do not fit what follows a product; "" where they do."""
-    return (rows_misfit if epilogue.row_numbers else boxes_misfit)(product, epilogue, schedule)
+    if not epilogue.row_numbers:
+        return boxes_misfit(product, epilogue, schedule)
+    return (rows_misfit if keeps_f32(epilogue) else gradients_misfit)(product, epilogue, schedule)
 
 
 def place_of_sums(schedule: WgmmaSchedule, kernel: func.FuncOp, target: GpuTarget) -> str:

@@ -12,8 +12,10 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import held
 from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.gpu.gemm.boxes.gradient_plan import GradientPlan
 from blu.passes.gpu.gemm.boxes.plan import BoxPlan, reserve_boxes
-from blu.passes.gpu.gemm.boxes.row_sums import RowBoxes, RowPlan
+from blu.passes.gpu.gemm.boxes.row_gradients import GradientBoxes
+from blu.passes.gpu.gemm.boxes.row_sums import RowBoxes, RowPlan, keeps_f32
 from blu.passes.gpu.gemm.boxes.writer import Boxes
 from blu.passes.gpu.gemm.held import HeldOutput
 from blu.passes.gpu.gemm.output import (
@@ -39,6 +41,7 @@ from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
 from blu.passes.kernels.launch import MAPS
 
+Plan = BoxPlan | RowPlan | GradientPlan
 INSTRUCTIONS = ("bf16", "f16", "tf32", *OF_FLOAT8)
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
@@ -302,20 +305,23 @@ def _held_writer(
     return write
 
 
-def _plan_of(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> BoxPlan | RowPlan | None:
+def _plan_of(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> Plan | None:
     """The boxes in which a kernel reads and writes, if it does."""
     if schedule.sums != "boxed":
         return None
-    return (RowPlan if epilogue.row_numbers else BoxPlan)(product, epilogue, schedule)
+    if not epilogue.row_numbers:
+        return BoxPlan(product, epilogue, schedule)
+    return (RowPlan if keeps_f32(epilogue) else GradientPlan)(product, epilogue, schedule)
 
 
-def _boxes_of(
-    plan: BoxPlan | RowPlan, places: ir.Value, barriers: ir.Value, maps: Sequence[ir.Value], block: ir.Value
-) -> Boxes:
+def _boxes_of(plan: Plan, places: ir.Value, barriers: ir.Value, maps: Sequence[ir.Value], block: ir.Value) -> Boxes:
     """The boxes of a block."""
     if isinstance(plan, BoxPlan):
         return Boxes(plan, places, barriers, maps)
-    return RowBoxes(plan.wide, places, barriers, maps, plan, numbers.remainder(block, plan.cluster))
+    rank = numbers.remainder(block, plan.cluster)
+    if isinstance(plan, GradientPlan):
+        return GradientBoxes(plan.tile, places, barriers, maps, rank, plan)
+    return RowBoxes(plan.wide, places, barriers, maps, rank, plan)
 
 
 def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule, boxes: Sequence[TileMap]) -> None:

@@ -68,11 +68,15 @@ def adds_rows(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> 
 
 
 def is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
-    """Whether a tensor has a box for each part of a tile, whose rows begin where the copy engine takes them."""
-    contraction, element = product.contraction, operand.element
+    """Whether a tensor of such numbers has a box for each part of a tile."""
+    element = operand.element
     is_byte = isinstance(element, ir.IntegerType) and element.width == 8
-    if not is_byte and not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type):
-        return False
+    return (is_byte or isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type)) and has_boxes(product, operand)
+
+
+def has_boxes(product: Product, operand: IndexedBuffer) -> bool:
+    """Whether a tensor has a row for each of a tile, that begins where the copy engine takes it."""
+    contraction = product.contraction
     if not {contraction.rows, contraction.columns} <= {*operand.dims} or operand.stride(contraction.columns) != 1:
         return False
     return can_align(operand.buffer, operand.dims.index(contraction.columns), COPY_BYTES)
@@ -177,13 +181,14 @@ class BoxPlan:
 
     def maps(self, arguments: Sequence[ir.Value]) -> list[TileMap]:
         """The tensor maps of what is read, then of the results."""
-        return [self._map_of(operand, arguments) for operand in (*self.operands, *self.outputs)]
+        return [self.map_of(operand, arguments) for operand in (*self.operands, *self.outputs)]
 
     def outer_of(self, operand: IndexedBuffer) -> list[int]:
         """Which of the products' dims a tensor follows."""
         return [dim for dim in self.product.contraction.outer if operand.stride(dim)]
 
-    def _map_of(self, operand: IndexedBuffer, arguments: Sequence[ir.Value]) -> TileMap:
+    def map_of(self, operand: IndexedBuffer, arguments: Sequence[ir.Value]) -> TileMap:
+        """The map of the boxes of a tensor."""
         contraction, outer = self.product.contraction, self.outer_of(operand)
         dims = (contraction.columns, contraction.rows, *outer)
         # There is one of something where the stride is 0, and maps have no such strides.

@@ -23,31 +23,19 @@ from dataclasses import replace
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, WARPS, BoxPlan, is_in_boxes
-from blu.passes.gpu.gemm.boxes.row_totals import over_lanes, own_of, own_row
-from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter
+from blu.passes.gpu.gemm.boxes.exchange import CLUSTERS, FREE, ROWS, SUMS, ClusterBoxes, RowExchange
+from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, BoxPlan, is_in_boxes
+from blu.passes.gpu.gemm.boxes.row_totals import own_of, own_row
+from blu.passes.gpu.gemm.boxes.writer import BoxWriter
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import TilePosition
-from blu.passes.gpu.isa import barrier, cluster, mbarrier, shared_memory, shfl, tma, wgmma
+from blu.passes.gpu.isa import barrier, tma, wgmma
 from blu.passes.gpu.isa.tma import TileMap
-from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import IndexedBuffer
 from blu.passes.kernels.epilogue import Epilogue, Known, is_row_sum
-
-SUMS = 2
-"""Exchanges of a tile: as many as there are places for what comes."""
-CLUSTERS = (2, 4)
-_FREE = PLACES - 1
-"""Places of a warp that boxes have; in the last one is what other blocks send."""
-_SLOT = WARP * 4
-"""Bytes that a warp sends of a sum: one f32 for each of its rows."""
-_BARRIERS = SUMS * max(CLUSTERS) * _SLOT
-"""Where the barriers of exchanges are, from the first slot on; those of boxes come after them."""
-_ROWS = 4
-"""Those of a thread."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +53,13 @@ class RowPlan:
 
     @property
     def wide(self) -> BoxPlan:
-        return BoxPlan(self.product, replace(self.epilogue, outputs=self._of_bits(32)), self.schedule, _FREE)
+        return BoxPlan(self.product, replace(self.epilogue, outputs=self._of_bits(32)), self.schedule, FREE)
 
     @property
     def narrow(self) -> list[BoxPlan]:
         made = [self.kept, *((tensor, self.row_dims) for tensor in self.epilogue.row_numbers)]
         own = [replace(self.epilogue, outputs=[output], made=made) for output in self._of_bits(16)]
-        return [BoxPlan(self.product, epilogue, self.schedule, _FREE) for epilogue in own]
+        return [BoxPlan(self.product, epilogue, self.schedule, FREE) for epilogue in own]
 
     @property
     def kept(self) -> tuple[ir.Value, tuple[int | None, ...]]:
@@ -97,6 +85,11 @@ class RowPlan:
         return [item for item in whole if item[1].element.width == bits]
 
 
+def keeps_f32(epilogue: Epilogue) -> bool:
+    """Whether rows that are summed are a result in f32."""
+    return any(len(target.dims) > 1 and target.element.width == 32 for _, target in epilogue.outputs)
+
+
 def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str:
     """Why no cluster makes the sums of rows that follow a product; "" where one does."""
     plan = RowPlan(product, epilogue, schedule)
@@ -104,7 +97,7 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
     is_cut = product.columns in [schedule.columns * size for size in CLUSTERS] and schedule.split == 1
     if (
         not is_cut
-        or (schedule.rows, product.outer) != (_ROWS // 2 * wgmma.ROWS, 1)
+        or (schedule.rows, product.outer) != (ROWS // 2 * wgmma.ROWS, 1)
         or epilogue.sums
         or epilogue.row_sums
     ):
@@ -121,40 +114,23 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
 
 
 @dataclass(frozen=True)
-class RowBoxes(Boxes):
-    """The same for a tile of whole rows: `plan` is the wide one. `rank` is the block's number in its cluster."""
+class RowBoxes(ClusterBoxes):
+    """The boxes of a tile of whole rows: `plan` is the wide one."""
 
     rows: RowPlan
-    rank: ir.Value
-
-    @property
-    def keeps_more(self) -> bool:
-        return True
-
-    def begin(self) -> None:
-        for warp in range(WARPS):
-            first = numbers.add(self.places, (warp * PLACES + _FREE) * BOX_BYTES + _BARRIERS)
-            for number in range(SUMS + self.plan.ahead):
-                mbarrier.init(numbers.add(first, number * mbarrier.BYTES), 1)
-        mbarrier.fence_init()
-        for map_ in self.maps:
-            tma.prefetch_tensormap(map_)
-
-    def wait_for_all(self) -> None:
-        """Until all blocks of the cluster have their barriers."""
-        barrier.cluster_sync()
 
     def writer(self, group: ir.Value, thread: ir.Value) -> BoxWriter:
-        own = Boxes.writer(self, group, thread)
-        filled = numbers.add(own.places, _FREE * BOX_BYTES + _BARRIERS + SUMS * mbarrier.BYTES)
-        return RowWriter(own.plan, own.places, filled, own.maps, own.thread, own.warp, self.rows, self.rank)
+        own = ClusterBoxes.writer(self, group, thread)
+        return RowWriter(own.plan, own.places, own.barriers, own.maps, own.thread, own.warp, self.rows, self.rank)
 
 
-def _pair(low: ir.Value, high: ir.Value) -> ir.Value:
+def pair_of(low: ir.Value, high: ir.Value) -> ir.Value:
+    """Two f32 as a vector."""
     return vector.from_elements(vectors.vector_type(PAIR, numbers.f32()), [low, high])
 
 
-def _both(pair: ir.Value) -> list[ir.Value]:
+def both_of(pair: ir.Value) -> list[ir.Value]:
+    """The two f32 of a pair."""
     return [vector.extract(pair, [], [side]) for side in range(PAIR)]
 
 
@@ -170,11 +146,11 @@ class RowWriter(BoxWriter):
     rank: ir.Value
 
     def write(self, sums: Sequence[ir.Value], tile: TilePosition, turn: ir.Value) -> None:
-        kept, known = self._write_wide(sums, tile, turn), [Known() for _ in range(_ROWS)]
+        kept, known = self._write_wide(sums, tile, turn), [Known() for _ in range(ROWS)]
         exchanged = 0
         for tensor in self.rows.epilogue.row_numbers:
             if is_row_sum(tensor):
-                found = self._exchange(self._add_up_rows(tensor, kept, known, tile), exchanged, turn)
+                found = self._blocks.totals(self._add_up_rows(tensor, kept, known, tile), exchanged, turn)
                 exchanged += 1
             else:
                 found = [self._of_row(tensor, own, tile) for own in known]
@@ -203,39 +179,22 @@ class RowWriter(BoxWriter):
     def _add_up_rows(self, tensor: ir.Value, kept: Kept, known: Sequence[Known], tile: TilePosition) -> list[ir.Value]:
         """The sums of a thread's columns of each of its rows."""
         zero = numbers.real(0.0)
-        totals = [_pair(zero, zero)] * _ROWS
+        totals = [pair_of(zero, zero)] * ROWS
         for (part, eighth, row), pair in kept.items():
             point = self._point(tile, tile.row, self._column(tile.column, eighth))
             own = known[2 * part + row] | {self.rows.kept: pair}
             before = totals[2 * part + row]
             totals[2 * part + row] = self.rows.epilogue.accumulate(tensor, before, pair, point, own)
-        return [arith.addf(*_both(total)) for total in totals]
+        return [arith.addf(*both_of(total)) for total in totals]
 
     def _of_row(self, tensor: ir.Value, known: Known, tile: TilePosition) -> ir.Value:
         point = self._point(tile, tile.row, tile.column)
         return self.rows.epilogue.row_number(tensor, numbers.real(0.0), point, known)
 
-    # -- what blocks tell each other ---------------------------------------------------------------------------------
-
-    def _exchange(self, values: Sequence[ir.Value], number: int, turn: ir.Value) -> list[ir.Value]:
-        """The sums of whole rows, from those of a thread's columns."""
-        area = numbers.add(self.places, _FREE * BOX_BYTES)
-        word = arith.bitcast(numbers.i32(), own_of(over_lanes(values), self._lane))
-        slots, full = number * self.rows.cluster * _SLOT, _BARRIERS + number * mbarrier.BYTES
-        own = numbers.add(area, numbers.multiply(self._lane, 4))
-        place = numbers.add(own, numbers.multiply(self.rank, _SLOT))
-        with when(self._is_first):
-            mbarrier.arrive_expect_tx(numbers.add(area, full), self.rows.cluster * _SLOT)
-        for rank in range(self.rows.cluster):
-            there, counted = (cluster.mapa(item, numbers.number(rank)) for item in (place, numbers.add(area, full)))
-            cluster.st_async(there, slots, word, counted)
-        mbarrier.wait(numbers.add(area, full), arith.andi(turn, numbers.number(1)))
-        barrier.warp_sync()
-        parts = [shared_memory.ld(own, slots + rank * _SLOT, 1, numbers.f32())[0] for rank in range(self.rows.cluster)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = arith.addf(total, part)
-        return [shfl.idx(total, row, _ROWS) for row in range(_ROWS)]
+    @property
+    def _blocks(self) -> RowExchange:
+        """What blocks tell each other."""
+        return RowExchange(self.places, self._lane, self.rank, self.rows.cluster)
 
     def _store_row_numbers(self, known: Sequence[Known], tile: TilePosition) -> None:
         """Write what results have of each row, by the first block."""
@@ -260,7 +219,7 @@ class RowWriter(BoxWriter):
         ]
         for number in range(plans[0].count):
             for writer in writers:
-                self._write_halves(writer, number, used % _FREE * BOX_BYTES, (kept, known), tile)
+                self._write_halves(writer, number, used % FREE * BOX_BYTES, (kept, known), tile)
                 used += 1
 
     def _write_halves(
@@ -268,7 +227,7 @@ class RowWriter(BoxWriter):
     ) -> None:
         """Write one box."""
         with when(self._is_first):
-            tma.wait_group_read(_FREE - 1)
+            tma.wait_group_read(FREE - 1)
         barrier.warp_sync()
         (output,) = writer.plan.outputs
         for block in range(writer.plan.columns // 16):

@@ -7,12 +7,9 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, ROWS, family_of, mark
-from blu.passes.framework.kernels import call_in_place_of, callee_of, erase_uncalled, kernels_in, wished_in
-from blu.passes.gpu.gemm.boxes.row_sums import CLUSTERS, SUMS
-from blu.passes.gpu.gemm.choice import choose_instruction
-from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
-from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES
-from blu.passes.gpu.gemm.split import contraction_of
+from blu.passes.framework.kernels import callee_of, erase_uncalled, kernels_in, wished_in
+from blu.passes.gpu.gemm.boxes import gradients_in_products as gradients
+from blu.passes.gpu.gemm.boxes.exchange import SUMS
 from blu.passes.loops.fuse.fuse import clone_kernel
 from blu.passes.loops.fuse.loops import loop_nest
 
@@ -31,7 +28,9 @@ class SumRowsInProducts(Pass):
 
         %1, %2, %3 = call @gemm_0_rows_0(%x, %w, %r, %scale)
 
-    Clusters of blocks have whole rows there (row_sums.py), so that these are not read again.
+    Clusters of blocks have whole rows there (row_sums.py), so that these are not read again. The same is done with
+    gradients of what was standardized, which a product gives in halves that nothing else reads (row_gradients.py). Sums
+    down their columns are those of the rows that a warp holds then, whoever adds these up.
     """
 
     level = "linalg"
@@ -46,8 +45,9 @@ class SumRowsInProducts(Pass):
                 continue
             product = _product_of(call, kernels, wished)
             if product is not None:
-                joined |= {callee_of(item): kernels[callee_of(item)] for item in (call, product)}
-                _fuse(product, call, kernels)
+                names = [callee_of(call), callee_of(product)]
+                names += _fuse(product, call, kernels)
+                joined |= {name: kernels[name] for name in names}
                 self.count("kernels of rows that products do")
         erase_uncalled(module, joined)
 
@@ -66,24 +66,20 @@ def _product_of(call: func.CallOp, kernels: dict[str, func.FuncOp], wished: set[
             continue
         shape = tuple(ir.RankedTensorType(operand.type).shape)
         is_large = len(shape) == 2 and shape[0] >= FEWEST_ROWS
-        if is_large and _makes_rows_of(kernel, shape) and _adds_up(rows, place, shape):
-            return product if _is_first_user(operand, call) else None
+        if not is_large:
+            continue
+        if _makes_rows_of(kernel, shape) and _adds_up(rows, place, shape) and _is_first_user(operand, call):
+            return product
+        if gradients.makes_halves(kernel, shape) and gradients.finds_gradients(call, place, kernels):
+            return product
     return None
 
 
 def _makes_rows_of(kernel: func.FuncOp, shape: tuple[int, ...]) -> bool:
     """Whether a product makes whole rows of f32 for a cluster, of halves, and reads at most one such tensor."""
-    contraction = contraction_of(kernel)
-    wide = WARPGROUP_TILES["none"][1]
-    if makes_rows(kernel) or shape[1] not in [size * wide for size in CLUSTERS] or contraction.outer:
+    if not gradients.has_clusters(kernel, shape):
         return False
-    if choose_instruction(contraction) not in ("bf16", "f16"):
-        return False
-    if (contraction.size(contraction.rows), contraction.size(contraction.columns)) != shape:
-        return False
-    factors = list(contraction.operation.operands)[:2]
-    given = [ir.RankedTensorType(item.type) for item in kernel.arguments if item not in factors]
-    whole = [type_ for type_ in given if len(type_.shape) > 1]
+    whole = [type_ for type_ in gradients.given_beside_factors(kernel) if len(type_.shape) > 1]
     (result,) = kernel.type.results
     is_f32 = all(isinstance(ir.RankedTensorType(item).element_type, ir.F32Type) for item in [*whole, result])
     return is_f32 and len(whole) <= 1 and all(tuple(item.shape) == shape for item in whole)
@@ -97,21 +93,15 @@ def _adds_up(kernel: func.FuncOp, place: int, shape: tuple[int, ...]) -> bool:
     sums = 0
     for operation in kernel.entry_block.operations:
         name = operation.operation.name
-        if name in ("arith.constant", "tensor.empty", "func.return", "linalg.fill"):
+        if name in gradients.REPEATED:
             continue
         nest = loop_nest(operation.operation, 0) if name == "linalg.generic" else None
         if nest is None or nest.gathers or nest.sizes not in (shape, shape[:1]):
             return False
-        if not nest.is_pointwise and not (nest.is_row_reduction and _is_sum(operation.operation)):
+        if not nest.is_pointwise and not (nest.is_row_reduction and gradients.is_sum(operation.operation)):
             return False
         sums += nest.is_row_reduction
     return sums == SUMS and _gives_halves(kernel, shape)
-
-
-def _is_sum(operation: ir.Operation) -> bool:
-    """Whether a reduction of one tensor does nothing but to add."""
-    body = [item.operation for item in operation.regions[0].blocks[0].operations]
-    return [item.name for item in body] == ["arith.addf", "linalg.yield"] and len(operation.results) == 1
 
 
 def _gives_halves(kernel: func.FuncOp, shape: tuple[int, ...]) -> bool:
@@ -132,25 +122,35 @@ def _is_first_user(value: ir.Value, call: func.CallOp) -> bool:
     return False
 
 
-def _fuse(product: func.CallOp, rows: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
-    """Let a product do what is done with its rows."""
+def _fuse(product: func.CallOp, rows: func.CallOp, kernels: dict[str, func.FuncOp]) -> list[str]:
+    """Let a product do what is done with its rows; the names of kernels for which others are called."""
     name = f"{callee_of(product)}_{callee_of(rows)}"
     place = list(rows.operands_).index(product.results[0])
     if name not in kernels:
         kernels[name] = _join(name, kernels[callee_of(product)], kernels[callee_of(rows)], place)
     passed = list(rows.operands_)
     passed[place : place + 1] = []
-    results = [*product.results, *rows.results]
-    call_in_place_of(results, name, [*product.operands_, *passed], rows, product.location)
+    with ir.InsertionPoint(rows), product.location:
+        call = func.CallOp(kernels[name].type.results, name, [*product.operands_, *passed])
+    kept = len(call.results) - len(rows.results)
+    replaced = []
+    for old, new in zip([*list(product.results)[:kept], *rows.results], call.results, strict=True):
+        if old.type == new.type:
+            old.replace_all_uses_with(new)
+        else:
+            replaced.append(gradients.add_up_ranges(old, new, kernels))
     rows.erase()
     product.erase()
+    return replaced
 
 
 def _join(name: str, product: func.FuncOp, rows: func.FuncOp, place: int) -> func.FuncOp:
-    """A kernel that does what both do, one after the other."""
+    """A kernel that does what both do, one after the other. It gives what the product made where that is f32."""
     others = list(rows.type.inputs)
     others[place : place + 1] = []
     types, count = [*product.type.inputs, *others], len(product.type.inputs)
+    (own,) = product.type.results
+    is_kept = isinstance(ir.RankedTensorType(own).element_type, ir.F32Type)
     with ir.InsertionPoint(rows), product.location:
         kernel = func.FuncOp(name, (types, [*product.type.results, *rows.type.results]), visibility="private")
     mark(kernel, GEMM)
@@ -159,5 +159,9 @@ def _join(name: str, product: func.FuncOp, rows: func.FuncOp, place: int) -> fun
     with ir.InsertionPoint(block), product.location:
         (made,) = clone_kernel(product, arguments[:count])
         given = arguments[count:]
-        func.ReturnOp([made, *clone_kernel(rows, [*given[:place], made, *given[place:]])])
+        found = [gradients.by_warps(item) for item in clone_kernel(rows, [*given[:place], made, *given[place:]])]
+        results = [*[made] * is_kept, *found]
+        func.ReturnOp(results)
+    made_types = ir.FunctionType.get(types, [item.type for item in results])
+    kernel.operation.attributes["function_type"] = ir.TypeAttr.get(made_types)
     return kernel
