@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blu.passes.host.bufferize.intervals import Interval, Stretch
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.base import find
+from blu.passes.host.bufferize.intervals import MOST_PIECES, Interval, Stretch, intervals_of
 from blu.passes.host.bufferize.plan_memory import assign_offsets
 
 
@@ -77,3 +80,54 @@ def test_little_is_lost_in_gaps() -> None:
         assert total >= most
         shares.append(total / most if most else 1)
     assert np.mean(shares) < 1.0002
+
+
+def view(number: int, start: int, size: int) -> str:
+    """A part of buffer %0, by bytes of an i8."""
+    return f'%{number} = "plan.part"(%0) {{offset = {start} : i64}} : (memref<999x4xi8>) -> memref<{size}xi8>'
+
+
+def stretches(*lines: str) -> list[tuple[int, ...]]:
+    """When which bytes of %0 are in use, counted from the first of these lines on."""
+    text = "\n".join(lines)
+    with make_context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        module = ir.Module.parse(
+            f"""func.func @main() {{
+              %0 = "plan.buffer"() {{space = "arena", index = 0 : i64, offset = -1 : i64}} : () -> memref<999x4xi8>
+              {text}
+              return
+            }}""",
+            context,
+        )
+        [found] = intervals_of(next(iter(find(module, func.FuncOp))))
+        return [(item.start, item.end, item.first - 1, item.last - 1) for item in found.used]
+
+
+def test_bytes_are_in_use_from_the_first_to_the_last_op_that_sees_them() -> None:
+    used = [view(1, 64, 100), '"test.use"(%1) : (memref<100xi8>) -> ()']
+    later = [view(2, 128, 64), '"test.use"(%2) : (memref<64xi8>) -> ()']
+    assert stretches(*used, *later) == [(64, 128, 1, 1), (128, 164, 1, 3), (164, 192, 3, 3)]
+    assert stretches(*used, *later, used[1]) == [(64, 164, 1, 4), (164, 192, 3, 3)]
+    apart = [view(3, 1024, 8), '"test.use"(%3) : (memref<8xi8>) -> ()']
+    assert stretches(*used, *apart) == [(64, 164, 1, 1), (1024, 1032, 3, 3)]
+
+
+def test_what_strides_pass_by_is_in_use_with_what_they_see() -> None:
+    type_ = "memref<3x2xi8, strided<[400, 4], offset: 40>>"
+    seen = "memref.reinterpret_cast %0 to offset: [40], sizes: [3, 2], strides: [400, 4]"
+    cast = f"%1 = {seen} : memref<999x4xi8> to {type_}"
+    later = [view(2, 2048, 64), '"test.use"(%2) : (memref<64xi8>) -> ()']
+    assert stretches(cast, f'"test.use"(%1) : ({type_}) -> ()', *later) == [(40, 845, 1, 1), (2048, 2112, 3, 3)]
+
+
+def test_nothing_is_gained_of_very_many_pieces_or_of_ends() -> None:
+    """Then all of a buffer is in use from the first to the last use of any."""
+    lines = []
+    for number in range(MOST_PIECES):
+        lines += [view(number + 1, 8 * number, 8), f'"test.use"(%{number + 1}) : (memref<8xi8>) -> ()']
+    assert stretches(*lines[:-2])[-1] == (8 * MOST_PIECES - 16, 8 * MOST_PIECES - 8, len(lines) - 3, len(lines) - 3)
+    assert stretches(*lines) == [(0, 4032, 1, len(lines) - 1)]
+    long = [view(1, 0, 3000), '"test.use"(%1) : (memref<3000xi8>) -> ()']
+    longer = [view(2, 8, 3000), '"test.use"(%2) : (memref<3000xi8>) -> ()']
+    assert stretches(*long, *longer, long[1]) == [(0, 4032, 1, 4)]
