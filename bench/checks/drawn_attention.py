@@ -22,11 +22,11 @@ def _masked(draws: Draws) -> Iterator[Case]:
     for dtype in DTYPES:
         for kind in ("rows at -1e9", "rows at the lowest", "added", "flags"):
             shared, groups, batch = draws.size(1, 3), draws.size(1, 3), draws.size(1, 3)
-            queries, causal = draws.size(1, 400), draws.flag()
-            keys = queries if causal else draws.size(1, 400)
+            queries, causal = draws.size(2, 400), draws.flag()  # of one key alone, gradients are nothing
+            keys = queries if causal else draws.size(2, 400)
             width = int(draws.rng.choice([32, 64, 128])) if draws.flag() else draws.size(1, 160)
             query, key = (batch, shared * groups, queries, width), (batch, shared, keys, width)
-            shape = (draws.size(1, 1) if draws.flag() else batch, 1, queries, keys)
+            shape = (1 if draws.flag() else batch, 1, queries, keys)
             operands = [draws.array(shape, dtype) for shape in (query, key, key)]
             mask, g = _mask(draws, kind, shape), draws.array(query, dtype)
             name = f"{dtype} {'causal ' * causal}{kind}"
@@ -34,15 +34,15 @@ def _masked(draws: Draws) -> Iterator[Case]:
 
 
 def _mask(draws: Draws, kind: str, shape: Sequence[int]) -> np.ndarray:
-    """Flags, of which the first key's is True; or what is added: to some keys, and to all keys of some rows."""
+    """Flags, of which the first key's and the last row's are True; or what is added: to some keys, and to all keys of
+    some rows."""
     some = draws.rng.random(shape) < 0.3
+    some[..., 0], some[..., -1, :] = False, False
     if kind == "flags":
-        some[..., 0] = False
         return ~some
     if kind == "added":
         return draws.array(shape, "f32")
     number = np.float32(-1e9) if kind == "rows at -1e9" else np.finfo(np.float32).min
-    some[..., 0] = False
     rows = draws.rng.random(shape[:-1]) < 0.3
     rows[..., 0], rows[..., -1] = True, True
     return np.where(some | rows[..., None], number, np.float32(0))
