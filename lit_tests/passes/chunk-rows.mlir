@@ -45,3 +45,24 @@ func.func @across_rows(%x: tensor<8x2xf32>, %w: tensor<2x16xf32>) -> tensor<8x16
   %c = "blu.cumsum"(%p) {axis = 0 : i64} : (tensor<8x16xf32>) -> tensor<8x16xf32>
   return %c : tensor<8x16xf32>
 }
+
+// A sum over rows of which the other factor has the rows first: it is cut there.
+// CHECK-LABEL: func.func @rows_first(
+// CHECK-SAME: %[[X:.+]]: tensor<8x2xf32>, %[[W:.+]]: tensor<2x16xf32>)
+// CHECK: %[[E_A:.+]] = "blu.exp"({{.+}} -> tensor<4x16xf32>
+// CHECK: %[[T_A:.+]] = "blu.transpose"(%[[E_A]])
+// CHECK: %[[X_A:.+]] = "blu.slice"({{.+}}) {limits = array<i64: 4, 2>, starts = array<i64: 0, 0>
+// CHECK: %[[D_A:.+]] = "blu.matmul"(%[[T_A]], %[[X_A]]) {precision = "highest"} : (tensor<16x4xf32>, tensor<4x2xf32>)
+// CHECK: %[[E_B:.+]] = "blu.exp"({{.+}} -> tensor<4x16xf32>
+// CHECK: %[[T_B:.+]] = "blu.transpose"(%[[E_B]])
+// CHECK: %[[X_B:.+]] = "blu.slice"({{.+}}) {limits = array<i64: 8, 2>, starts = array<i64: 4, 0>
+// CHECK: %[[D_B:.+]] = "blu.matmul"(%[[T_B]], %[[X_B]])
+// CHECK: %[[D:.+]] = "blu.add"(%[[D_A]], %[[D_B]])
+// CHECK: return %[[D]]
+func.func @rows_first(%x: tensor<8x2xf32>, %w: tensor<2x16xf32>) -> tensor<16x2xf32> {
+  %p = "blu.matmul"(%x, %w) {precision = "highest"} : (tensor<8x2xf32>, tensor<2x16xf32>) -> tensor<8x16xf32>
+  %e = "blu.exp"(%p) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %t = "blu.transpose"(%e) {permutation = array<i64: 1, 0>} : (tensor<8x16xf32>) -> tensor<16x8xf32>
+  %d = "blu.matmul"(%t, %x) {precision = "highest"} : (tensor<16x8xf32>, tensor<8x2xf32>) -> tensor<16x2xf32>
+  return %d : tensor<16x2xf32>
+}
