@@ -22,8 +22,11 @@
 // CHECK: %[[TERMS:.+]] = "blu.convert"(%[[E]]) {dtype = bf16}
 // CHECK: %[[SETTLED:.+]]:3 = "blu.settle_rows"(%[[TERMS]], %[[OTHERS]], %[[XH]], %[[WH]], %[[TARGETS]])
 // CHECK: %[[LOSS:.+]] = "blu.where"(%[[KEPT]], %[[SETTLED]]#2, %{{.+}})
-// CHECK: %[[SUMS:.+]] = "blu.reshape"(%[[SETTLED]]#1) {shape = array<i64: 8, 1>}
-// CHECK: %[[SCALE:.+]] = "blu.divide"(%{{.+}}, %[[SUMS]])
+// CHECK: %[[HALVES:.+]] = "blu.reduce_precision"(%[[OTHERS]])
+// CHECK: %[[RATIO:.+]] = "blu.divide"(%[[OTHERS]], %[[HALVES]])
+// CHECK: %[[FACTOR:.+]] = "blu.divide"(%{{.+}}, %[[SETTLED]]#1)
+// CHECK: %[[OF_ROW:.+]] = "blu.reshape"(%[[FACTOR]]) {shape = array<i64: 8, 1>}
+// CHECK: %[[SCALE:.+]] = "blu.multiply"(%{{.+}}, %[[OF_ROW]])
 // CHECK: %[[WIDE:.+]] = "blu.convert"(%[[SETTLED]]#0) {dtype = f32}
 // CHECK: %[[RAW:.+]] = "blu.matmul"(%[[WIDE]], %[[WR]]) {precision = "bf16"}
 // CHECK: %[[ROUNDED:.+]] = "blu.reduce_precision"(%[[RAW]])

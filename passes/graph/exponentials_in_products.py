@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import exp
 
 from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import bf16, f32
@@ -10,7 +11,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, is_pure, value_type
 from blu.dialects.ops.index_check import CheckedIndex
 from blu.dialects.ops.indexing import Take
-from blu.dialects.ops.loss import SettleRows
+from blu.dialects.ops.loss import LARGEST_LOSS, SettleRows
 from blu.dialects.ops.precision import ReducePrecision
 from blu.dialects.tensor.arithmetic import matmul, where
 from blu.dialects.tensor.tensor import Tensor
@@ -18,6 +19,8 @@ from blu.passes.framework.base import Pass, find
 
 ALIGNED = 8
 """Rows of so many halves are copied as kernels that add up rows of exponentials want them."""
+SMALLEST_SUM = 1e-30
+"""Rounded sums of more than this are no 0."""
 GROWTH = 8
 """A product is large compared to what it is the product of from this ratio on."""
 
@@ -98,10 +101,10 @@ class LogitsHead:
         """Write the other form, and drop this one."""
         with emitting_at(self.loss.location):
             with ir.InsertionPoint(self.loss):
-                terms, sums, loss = self._settled()
+                terms, sums, others, loss = self._settled()
             with ir.InsertionPoint(self.end):
                 share = Tensor(self.share)
-                scale = share / sums.reshape(share.shape)
+                scale = share * (_unrounded(others) / sums).reshape(share.shape)
                 wide = terms.astype(f32)
         for operation in self.of_x:
             with ir.InsertionPoint(operation), emitting_at(operation.location):
@@ -125,8 +128,8 @@ class LogitsHead:
         x = Tensor(self.x)
         return x.reshape((x.size // x.shape[-1], x.shape[-1]))
 
-    def _settled(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Terms, their sums, and losses of all rows."""
+    def _settled(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Terms, their sums, those without targets' as they were before rows were settled, and losses of all rows."""
         logits, given = Tensor(self.loss.operands[0]), Tensor(self.loss.operands[1])
         is_kept = given != attributes_of(self.loss)["ignore_index"]
         targets = where(is_kept, given, 0)
@@ -138,7 +141,17 @@ class LogitsHead:
         powers = (product - reference.expand_dims(1)).exp()
         others = (powers.sum(axis=1) - 1.0).maximum(0.0)
         terms, sums, loss = SettleRows(powers.astype(bf16), others, x, w, targets)
-        return terms, sums, where(is_kept, loss, 0.0)
+        return terms, sums, others, where(is_kept, loss, 0.0)
+
+
+def _unrounded(others: Tensor) -> Tensor:
+    """What the term at a row's target is to be multiplied by, so that it is as large as it was before it was rounded.
+
+    It is by far the largest of most rows. Of those that are formed again, and of none, it is 1.
+    """
+    rounded = ReducePrecision(others, dtype=bf16, rounds_gradient=False)
+    ratio = where(others > SMALLEST_SUM, others / rounded, 1.0)
+    return where(others <= exp(LARGEST_LOSS), ratio, 1.0)
 
 
 def _drop(operation: ir.Operation) -> None:
