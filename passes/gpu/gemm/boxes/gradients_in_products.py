@@ -13,6 +13,7 @@ from blu.passes.gpu.gemm.choice import choose_instruction
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES
 from blu.passes.gpu.gemm.split import contraction_of
+from blu.passes.gpu.gemm.wgmma import LEAST_DEPTH
 from blu.passes.gpu.rows.split_column_sums import range_maps
 from blu.passes.kernels.epilogue import is_rounding
 from blu.passes.loops.fuse.loops import OF_PRODUCT, LoopNest, loop_nest
@@ -30,6 +31,8 @@ def has_clusters(kernel: func.FuncOp, shape: tuple[int, ...]) -> bool:
         return False
     if choose_instruction(contraction) not in ("bf16", "f16"):
         return False
+    if contraction.depth is None or contraction.size(contraction.depth) < LEAST_DEPTH:
+        return False  # warps multiply these, who know nothing of rows
     return (contraction.size(contraction.rows), contraction.size(contraction.columns)) == shape
 
 

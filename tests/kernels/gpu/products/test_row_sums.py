@@ -40,16 +40,21 @@ class OneCluster(GpuTarget):
         return 1
 
 
-@cache
-def kernel_of(rows: int, columns: int, kind: str) -> Launch:
-    """The kernel, in one cluster: each group of a block has its turn several times."""
-    shapes = ((rows, DEPTH), kind), ((DEPTH, columns), "f32"), ((columns,), "f32"), ((rows, columns), "f32")
+def text_of(rows: int, columns: int, depth: int, kind: str) -> str:
+    """The product's kernel before it is emitted, with what it does with rows."""
+    shapes = ((rows, depth), kind), ((depth, columns), "f32"), ((columns,), "f32"), ((rows, columns), "f32")
     specs = [blu.spec(*item) for item in (*shapes, ((columns,), "f32"), ((columns,), "f32"))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sum_rows_in_products, "FEWEST_ROWS", 1)
         module = blu.jit(standardized).trace(*specs).lower("sm_90a", stop="memref").module
     (kernel,) = (item for item in find(module, func.FuncOp) if is_kernel(item) and family_of(item) == GEMM)
-    text = kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True)
+    return kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True)
+
+
+@cache
+def kernel_of(rows: int, columns: int, kind: str) -> Launch:
+    """The kernel, in one cluster: each group of a block has its turn several times."""
+    text = text_of(rows, columns, DEPTH, kind)
     fields = {name: getattr(SM_90A, name) for name in SM_90A.__dataclass_fields__}
     schedule = WgmmaSchedule(kind, 128, 192, stages=2, sums="boxed")
     (launch,) = emit(text, lambda item: gemm_wgmma.emit_with(item, gemm.read, schedule, OneCluster(**fields)))
@@ -63,6 +68,11 @@ def test_rows(rows: int) -> None:
 
 def test_rows_of_two_blocks() -> None:
     check(129, 384, "f16")
+
+
+def test_short_products_leave_rows_alone() -> None:
+    """Warpgroups do not take them, and no other kernel adds up rows."""
+    assert [text_of(128, 768, depth, "bf16").count('"reduction"') for depth in (63, 64)] == [0, 2]
 
 
 def check(rows: int, columns: int, kind: str) -> None:
