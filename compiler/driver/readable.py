@@ -30,7 +30,7 @@ _LETTERS = "ijklmnpqrstuvwxyz"
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _VALUE = re.compile(rf"{_STRING}|(?P<name>%[\w$.-]+)(?P<count>:\d+(?=,? ))?(?P<part>#\d+)?")
 _DEFINES = re.compile(r": |(?:, %[\w.-]+(?::\d+)?)* = ")
-_PLACE = re.compile(rf"(?<!= )loc\(({_STRING}(?:\(#loc\d*\)|:\d+:\d+))\)")
+_PLACE = re.compile(rf"(?<!= )loc\(({_STRING}(?:\(#loc\d*\)|:\d+:\d+)|fused<{_STRING}>\[#loc\d*\])\)")
 _ALIAS = re.compile(rf"{_STRING}|#(?:loc|map)\d*(?![\w.])")
 _ALIAS_LINE = re.compile(r"(#(?:loc|map)\d*) = (.*)")
 _BLOCK = re.compile(r"(?:[^.]+\.)*?\d+(?=\.|$)")
@@ -279,6 +279,11 @@ def _with_aliases(aliases: list[str], long: list[str], head: str, text: str) -> 
     """The text under names for maps and locations that say what they are; maps stand above it, locations below."""
     known = {match[1]: match[2] for match in map(_ALIAS_LINE.fullmatch, aliases) if match}
     places = {body[4:-1]: alias for alias, body in known.items() if alias.startswith("#loc")}
+    for match in _PLACE.finditer(f"{head}\n{text}"):
+        # Some that arguments have are under no name, and what is in them could not be read before it is told below.
+        if "#loc" in match[1] and match[1] not in places:
+            alias = places[match[1]] = f"#loc{len(aliases) + len(known)}"
+            known[alias] = f"loc({match[1]})"
     named = _alias_names(known)
 
     def shorten(match: re.Match[str]) -> str:

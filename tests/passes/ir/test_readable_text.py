@@ -101,6 +101,13 @@ def test_a_step_of_training_reads_back_as_the_same_module():
         check_text(traced.lower("x86-64-v3", stop=level).module)
 
 
+def test_places_that_name_what_was_called_read_back():
+    """Arguments of kernels have them, and MLIR gives some of these no name of their own."""
+    traced = blu.jit(lambda x, i: x[i] + 1).trace(blu.spec((3, 4)), blu.spec((), "i32"))
+    texts = [check_text(traced.lower("x86-64-v3", stop=level).module) for level in ("linalg", None)]
+    assert any('fused<"getitem">[' in text for text in texts)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_programs_read_back_as_the_same_modules(seed: int):
     program = program_of(seed)
