@@ -84,7 +84,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Walk:
-    """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column."""
+    """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column.
+
+    Where what is left of a split k is shared out, that is the order of first parts only. The 16 blocks that follow each
+    other are in one cluster of processors, which asks the L2 cache once for what several of them read at a time: so
+    they have the fewest rows and columns of tiles by the shorter way. By the longer one each cluster read all of the
+    longer factor, so that none waited for another, and halves of the chip came 50 steps of k apart: more than the cache
+    holds. Rests begin elsewhere in k, and meet at equal steps by the longer way only.
+    """
 
     product: Product
     schedule: WgmmaSchedule
@@ -159,20 +166,32 @@ class Walk:
         number = tile if own is None else own.tile_of(tile)
         rest, inside = numbers.divide(number, each), numbers.remainder(number, each)
         outer_number = numbers.remainder(rest, outer) if outer > 1 else numbers.number(0)
+        row, column = self._corner(inside, self.schedule.group)
         if own is not None:
-            return self._place(inside, outer_number, own.part_of(tile), own.step_of(tile))
+            is_first, others = own.is_first(tile), self._corner(inside, self.longer_way)
+            row, column = (arith.select(is_first, *pair) for pair in zip((row, column), others, strict=True))
+            return TilePosition(own.part_of(tile), own.step_of(tile), outer_number, row, column)
         part = numbers.divide(rest, outer)
-        return self._place(inside, outer_number, part, numbers.multiply(self._begin_of(part), self.steps))
+        return TilePosition(part, numbers.multiply(self._begin_of(part), self.steps), outer_number, row, column)
 
-    def _place(self, tile: ir.Value, number: ir.Value, part: ir.Value, step: ir.Value) -> TilePosition:
-        """A tile of a product of that number, and of a part of k that begins at a step."""
-        wide = min(self.schedule.group, self.down)
+    @property
+    def longer_way(self) -> int:
+        """How many rows are walked together, all or one, so that most tiles after another read one tile of a factor."""
+        return self.down if self.down >= self.across else 1
+
+    @property
+    def shorter_way(self) -> int:
+        """The same, so that as few tiles as there are one way read one tile of a factor, then as many the next."""
+        return 1 if self.down >= self.across else self.down
+
+    def _corner(self, tile: ir.Value, group: int) -> tuple[ir.Value, ir.Value]:
+        """The first row and column of a tile of a product, of which so many rows of tiles are walked together."""
+        wide = min(group, self.down)
         band, inside = numbers.divide(tile, wide * self.across), numbers.remainder(tile, wide * self.across)
         first = numbers.multiply(band, wide)
         height = numbers.smaller(numbers.subtract(self.down, first), wide)
         row, column = numbers.add(first, arith.remui(inside, height)), arith.divui(inside, height)
-        row, column = numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
-        return TilePosition(part, step, number, row, column)
+        return numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
 
 
 @dataclass(frozen=True)

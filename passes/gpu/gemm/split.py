@@ -193,24 +193,28 @@ class RestRange:
         """How many steps of k the piece is whose turn it is, of turns from `first` to `last`."""
         piece = self._piece(turn)
         own = numbers.subtract(self._end_in(piece), self._begin_in(piece))
-        return arith.select(self._is_first(piece), numbers.number(self.rest.first), own)
+        return arith.select(self._is_of_first(piece), numbers.number(self.rest.first), own)
 
     def step_of(self, turn: ir.Value) -> ir.Value:
         """The first step of k of a piece."""
         piece = self._piece(turn)
         own = numbers.add(self._begin_in(piece), self.rest.first)
-        return arith.select(self._is_first(piece), numbers.number(0), own)
+        return arith.select(self._is_of_first(piece), numbers.number(0), own)
 
     def part_of(self, turn: ir.Value) -> ir.Value:
         """The number of the part of k that a piece is."""
         piece = self._piece(turn)
         begins = numbers.is_equal(self._begin_in(piece), 0)
         own = arith.select(begins, numbers.number(1), numbers.number(2))
-        return arith.select(self._is_first(piece), numbers.number(0), own)
+        return arith.select(self._is_of_first(piece), numbers.number(0), own)
 
     def tile_of(self, turn: ir.Value) -> ir.Value:
         """The number of a piece's tile."""
         return self._tile(self._piece(turn))
+
+    def is_first(self, turn: ir.Value) -> ir.Value:
+        """Whether a piece is the first part of its tile."""
+        return self._is_of_first(self._piece(turn))
 
     def is_all_that_is_left(self, turn: ir.Value) -> ir.Value:
         """Whether a piece is the whole rest of its tile, which has no third part."""
@@ -220,11 +224,11 @@ class RestRange:
     def _piece(self, turn: ir.Value) -> ir.Value:
         return arith.select(numbers.is_equal(turn, self.first), self.last, numbers.subtract(turn, 1))
 
-    def _is_first(self, piece: ir.Value) -> ir.Value:
+    def _is_of_first(self, piece: ir.Value) -> ir.Value:
         return numbers.is_below(piece, self.rest.results)
 
     def _tile(self, piece: ir.Value) -> ir.Value:
-        return arith.select(self._is_first(piece), piece, numbers.subtract(piece, self.rest.results))
+        return arith.select(self._is_of_first(piece), piece, numbers.subtract(piece, self.rest.results))
 
     def _begin_in(self, piece: ir.Value) -> ir.Value:
         """Where the range begins in the rest of a piece's tile."""

@@ -131,15 +131,9 @@ def _of_parts(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> W
         cut = _cut(schedule, rows, columns)
         results = Walk(product, cut).results
         for lead in leads(results, steps, split, target):
-            group = cut.group if lead else _shared_by_most(product, cut)
+            group = cut.group if lead == 1 else Walk(product, cut).shorter_way
             found.append((walked(results, steps, split, lead, target) * clocks, replace(cut, lead=lead, group=group)))
     return min(found, key=lambda item: item[0])[1]
-
-
-def _shared_by_most(product: Product, schedule: WgmmaSchedule) -> int:
-    """The rows of tiles that are walked together, all or one, so that most tiles after another read the same factor."""
-    walk = Walk(product, schedule)
-    return walk.down if walk.down >= walk.across else 1
 
 
 def leads(results: int, steps: int, split: int, target: GpuTarget) -> list[int]:

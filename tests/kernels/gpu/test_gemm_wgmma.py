@@ -246,13 +246,14 @@ def test_narrower_tiles_have_as_many_bytes_under_way() -> None:
     assert [chosen((4096, 256), (256, columns), "stages") for columns in (4096, 8192)] == [5, 4]
 
 
-@pytest.mark.parametrize(("sizes", "expected"), [((768, 3072, 65536), (3, 0)), ((2304, 768, 65536), (3, 0))])
+@pytest.mark.parametrize(("sizes", "expected"), [((768, 3072, 65536), (3, 0, 6)), ((2304, 768, 65536), (3, 0, 1))])
 def test_all_multiprocessors_have_the_same_work_of_a_deep_product(
-    sizes: tuple[int, int, int], expected: tuple[int, int]
+    sizes: tuple[int, int, int], expected: tuple[int, int, int]
 ) -> None:
-    """96 blocks take 745 of 1,024 steps of k of a tile each, and 36 what is left of all, 744 each."""
+    """96 blocks take 745 of 1,024 steps of k of a tile each, and 36 what is left of all, 744 each. Those of first parts
+    that follow each other share tiles of both factors."""
     rows, columns, depth = sizes
-    assert tuple(chosen((rows, depth), (depth, columns), name) for name in ("split", "lead")) == expected
+    assert tuple(chosen((rows, depth), (depth, columns), name) for name in ("split", "lead", "group")) == expected
 
 
 def test_what_is_rounded_on_the_way_is_rounded_in_pairs() -> None:
