@@ -1,7 +1,8 @@
 """What is left to do of rows of exponentials that a product has made: in place, a block for each row.
 
 Nearly all rows only get what belongs at their targets, from one thread. The block forms the logits of the others again,
-twice: to find the largest, and for exponentials relative to it.
+twice: to find the largest, and for exponentials relative to it. A warp has a logit at a time, and its lanes share what
+is multiplied.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from math import exp
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, func, ir, math, memref, scf
+from blu.dialects.core.mlir import arith, func, ir, math, memref, scf, vector
 from blu.dialects.core.op import operands_of
 from blu.dialects.ops.loss import LARGEST_LOSS
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm.output import align, can_align
+from blu.passes.gpu.gemm.problem import COPY_BYTES
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread, repeat, when
-from blu.passes.gpu.rows.teams import SLOT_BYTES, Team
+from blu.passes.gpu.rows.teams import SLOT_BYTES, Team, merge_lanes
 from blu.passes.gpu.shared import SharedMemory, shared_pointer
+from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.updates import find_operation, rounded, widened, wrapped
 
 THREADS = 256
@@ -90,31 +95,57 @@ class _Row:
         """Write the exponential of a logit that is not the target's, and add it to the others; keep the target's."""
         term, is_target = math.exp(arith.subf(logit, largest)), arith.cmpi(arith.CmpIPredicate.eq, place, self.target)
         nothing = numbers.real(0.0)
-        with when(arith.xori(is_target, arith.constant(is_target.type, 1))):
+        is_first = numbers.is_equal(self._lane, 0)  # of lanes that have the same logit
+        is_other = arith.xori(is_target, arith.constant(is_target.type, 1))
+        with when(arith.andi(is_first, is_other)):
             self._put(term, place)
-        new = [
-            arith.select(is_target, nothing, term),
-            arith.select(is_target, term, nothing),
-            arith.select(is_target, arith.subf(largest, logit), nothing),
-        ]
-        return [arith.addf(one, other) for one, other in zip(old, new, strict=True)]
+        new = [(is_other, term), (is_target, term), (is_target, arith.subf(largest, logit))]
+        terms = [arith.select(arith.andi(is_first, condition), value, nothing) for condition, value in new]
+        return [arith.addf(one, other) for one, other in zip(old, terms, strict=True)]
 
     def _walk(self, start: list[ir.Value], visit) -> list[ir.Value]:
-        """Every logit of a thread: `visit(its column, itself, what was found before)` gives what is found then."""
-        columns, width = ir.MemRefType(self.w.type).shape
+        """Every logit of a warp: `visit(its column, itself, what was found before)` gives what is found then."""
+        columns = ir.MemRefType(self.w.type).shape[0]
 
         def at_column(column: ir.Value, found: list[ir.Value]) -> list[ir.Value]:
-            place = arith.index_castui(ir.IndexType.get(), column)
+            place = _index(column)
+            return visit(place, self._logit(place), found)
 
-            def at_depth(depth: ir.Value, total: list[ir.Value]) -> list[ir.Value]:
-                where = arith.index_castui(ir.IndexType.get(), depth)
-                left, right = memref.load(self.x, [self.number, where]), memref.load(self.w, [place, where])
-                return [arith.addf(total[0], arith.mulf(widened(left), widened(right)))]
+        return repeat(numbers.divide(self.thread, WARP), columns, THREADS // WARP, start, at_column)
 
-            (logit,) = repeat(0, width, 1, [numbers.real(0.0)], at_depth)
-            return visit(place, logit, found)
+    @property
+    def _lane(self) -> ir.Value:
+        return numbers.remainder(self.thread, WARP)
 
-        return repeat(self.thread, columns, THREADS, start, at_column)
+    def _logit(self, column: ir.Value) -> ir.Value:
+        """The product of the row with a row of `w`, which all lanes get."""
+        width, lanes = ir.MemRefType(self.w.type).shape[1], self._lanes
+        type_ = vectors.vector_type(lanes, numbers.f32())
+
+        def at_depth(depth: ir.Value, total: list[ir.Value]) -> list[ir.Value]:
+            own = numbers.add(depth, numbers.multiply(self._lane, lanes))
+            exists = numbers.is_below(own, width)
+            where = _index(arith.select(exists, own, numbers.number(0)))
+            left, right = self._pieces(self.x, self.number, where), self._pieces(self.w, column, where)
+            term = arith.select(exists, arith.mulf(left, right), vectors.constant(type_, 0.0))
+            return [arith.addf(total[0], term)]
+
+        (total,) = repeat(0, width, WARP * lanes, [vectors.constant(type_, 0.0)], at_depth)
+        return Team(WARP, self._lane, None).reduce(merge_lanes(total, arith.addf), arith.addf, 0)
+
+    @property
+    def _lanes(self) -> int:
+        """Neighbours that a thread reads at a time."""
+        wide = COPY_BYTES * 8 // ir.MemRefType(self.w.type).element_type.width
+        is_wide = ir.MemRefType(self.w.type).shape[1] % wide == 0
+        return wide if is_wide and all(can_align(item, 1, COPY_BYTES) for item in (self.x, self.w)) else 1
+
+    def _pieces(self, buffer: ir.Value, row: ir.Value, first: ir.Value) -> ir.Value:
+        """Neighbours of a row, as f32."""
+        element = ir.MemRefType(buffer.type).element_type
+        loaded = vector.load(vectors.vector_type(self._lanes, element), buffer, [row, first])
+        align(loaded.owner)
+        return widened(loaded)
 
     def _put(self, term: ir.Value, place: ir.Value) -> None:
         element = ir.MemRefType(self.results[0].type).element_type
@@ -124,3 +155,7 @@ class _Row:
         self._put(arith.negf(others), self.target)
         memref.store(total, self.results[1], [self.number])
         memref.store(loss, self.results[2], [self.number])
+
+
+def _index(number: ir.Value) -> ir.Value:
+    return arith.index_castui(ir.IndexType.get(), number)

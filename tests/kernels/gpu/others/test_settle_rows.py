@@ -10,8 +10,8 @@ import pytest
 from blu.dialects.ops.loss import LARGEST_LOSS, SettleRows
 from tests.support.kernels.gpu_program import DTYPES, GpuProgram, compile_program
 
-ROWS, WIDTH, THREADS = 5, 3, 256
-CLASSES = (1, 2, THREADS - 1, THREADS, THREADS + 1, 2 * THREADS + 1)
+ROWS, WIDTH, WARPS = 5, 3, 8
+CLASSES = (1, 2, WARPS - 1, WARPS, WARPS + 1, 32 * WARPS + 1)
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -67,16 +67,20 @@ def check(arrays: Arrays, found: list[np.ndarray], again: list[int]) -> None:
 
 @pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_rows_of_as_many_classes_as_threads(classes: int, dtype: str) -> None:
+def test_rows_of_as_many_classes_as_warps(classes: int, dtype: str) -> None:
     """The second row's sum is no number, the last one's is infinite: both are formed again."""
     arrays = operands(classes, dtype)
     arrays[1][[1, -1]], arrays[0][[1, -1]] = (np.nan, np.inf), np.inf
     check(arrays, compiled(*arrays).interpret(*arrays), [1, ROWS - 1])
 
 
-@pytest.mark.parametrize(("rows", "width", "targets"), [(0, 3, "i32"), (1, 1, "i64"), (2, 33, "i64")])
-def test_few_rows_of_any_width(rows: int, width: int, targets: str) -> None:
-    *arrays, chosen = operands(9, "f32", rows, width)
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype", "targets"),
+    [(0, 3, "f32", "i32"), (1, 1, "f32", "i64"), (2, 33, "f32", "i64"), (2, 128, "f32", "i32"), (1, 132, "f32", "i32"),
+     (2, 264, "bf16", "i32"), (1, 260, "bf16", "i32")],
+)  # fmt: skip
+def test_few_rows_of_any_width(rows: int, width: int, dtype: str, targets: str) -> None:
+    *arrays, chosen = operands(9, dtype, rows, width)
     arrays = (*arrays, chosen.astype(targets.replace("i", "int")))
     arrays[1][-1:] = np.inf
     check(arrays, compiled(*arrays).interpret(*arrays), list(range(rows))[-1:])
