@@ -1,4 +1,4 @@
-"""What is left to do of rows of exponentials that a product has made: in place, a block for each row.
+"""What is left to do of rows of exponentials that a product has made: in place, some rows by a block.
 
 Nearly all rows only get what belongs at their targets, from one thread. The block forms the logits of the others again,
 twice: to find the largest, and for exponentials relative to it. A warp has a logit at a time, and its lanes share what
@@ -7,16 +7,17 @@ is multiplied.
 
 from __future__ import annotations
 
-from math import exp
+from math import ceil, exp
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, func, ir, math, memref, scf, vector
+from blu.dialects.core.mlir import arith, func, ir, math, memref, vector
 from blu.dialects.core.op import operands_of
 from blu.dialects.ops.loss import LARGEST_LOSS
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.output import align, can_align
 from blu.passes.gpu.gemm.problem import COPY_BYTES
+from blu.passes.gpu.isa import vote
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread, repeat, when
 from blu.passes.gpu.rows.teams import SLOT_BYTES, Team, merge_lanes
@@ -24,7 +25,7 @@ from blu.passes.gpu.shared import SharedMemory, shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.updates import find_operation, rounded, widened, wrapped
 
-THREADS = 256
+THREADS, ROWS = 256, 8
 _SLOTS = 4
 """What threads find together: the largest logit, the sum of the others, the target's exponential, and its distance."""
 
@@ -36,15 +37,37 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     rows, _ = ir.RankedTensorType(operation.operands[0].type).shape
     shared = SharedMemory()
     shared.take(_SLOTS * SLOT_BYTES)
-    with kernel.location, frame.launch((max(1, rows),), THREADS, shared.bytes) as here:
+    with kernel.location, frame.launch((max(1, ceil(rows / ROWS)),), THREADS, shared.bytes) as here:
         if rows:
-            _Row.of(frame, operation, here).settle()
+            _settle(frame, operation, here, rows)
     return frame.finish()
+
+
+def _settle(frame: GpuKernel, operation: ir.Operation, here: Thread, rows: int) -> None:
+    """Write what belongs to the rows of a block: a thread for each, and the block where one is formed again."""
+    thread = numbers.as_number(here.thread)
+    first = numbers.multiply(numbers.as_number(here.block[0]), ROWS)
+    own = numbers.add(first, numbers.remainder(thread, ROWS))
+    exists = numbers.is_below(own, rows)
+    row = _Row.of(frame, operation, arith.select(exists, own, numbers.number(0)), thread)
+    others = memref.load(row.sums, [row.number])
+    is_kept = arith.cmpf(arith.CmpFPredicate.OLE, others, numbers.real(exp(LARGEST_LOSS)))
+    with when(arith.andi(arith.andi(exists, is_kept), numbers.is_below(thread, ROWS))):
+        row.write(others, arith.addf(others, numbers.real(1.0)), math.log1p(others))
+    again = vote.ballot(arith.andi(exists, arith.xori(is_kept, arith.constant(is_kept.type, 1))))
+
+    def form_again(place: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        bit = arith.andi(arith.shrui(again, place), numbers.number(1))  # the same in all warps
+        with when(numbers.is_equal(bit, 1)):
+            _Row.of(frame, operation, numbers.add(first, place), thread).form_again()
+        return []
+
+    repeat(0, ROWS, 1, [], form_again)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A block's row: `number` and `target` are indices, `thread` an i32; `x` and `w` are what logits are made of."""
+    """A row: `number` and `target` are indices, `thread` an i32; `x` and `w` are what logits are made of."""
 
     number: ir.Value
     target: ir.Value
@@ -56,30 +79,15 @@ class _Row:
     team: Team
 
     @classmethod
-    def of(cls, frame: GpuKernel, operation: ir.Operation, here: Thread) -> _Row:
-        """The row of a block."""
+    def of(cls, frame: GpuKernel, operation: ir.Operation, number: ir.Value, thread: ir.Value) -> _Row:
+        """The row of a number (i32)."""
         _, sums, x, w, targets = (frame.buffers[value] for value in operands_of(operation))
-        made = dict(frame.outputs)
+        made, row = dict(frame.outputs), _index(number)
         results = [made[result] for result in operation.results]
-        (row,), thread = here.block, numbers.as_number(here.thread)
         target = wrapped(memref.load(targets, [row]), ir.MemRefType(w.type).shape[0])
-        team = Team(THREADS, thread, shared_pointer(frame))
-        return cls(row, target, thread, sums, x, w, results, team)
+        return cls(row, target, thread, sums, x, w, results, Team(THREADS, thread, shared_pointer(frame)))
 
-    def settle(self) -> None:
-        """Write what belongs to the row."""
-        others = memref.load(self.sums, [self.number])
-        limit = numbers.real(exp(LARGEST_LOSS))
-        branch = scf.IfOp(arith.cmpf(arith.CmpFPredicate.OLE, others, limit), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            with when(numbers.is_equal(self.thread, 0)):
-                self._write(others, arith.addf(others, numbers.real(1.0)), math.log1p(others))
-            scf.yield_([])
-        with ir.InsertionPoint(branch.else_block):
-            self._form_again()
-            scf.yield_([])
-
-    def _form_again(self) -> None:
+    def form_again(self) -> None:
         """The row relative to its largest logit, which is not a number if one of them is not."""
         lowest = numbers.real(float("-inf"))
         (largest,) = self._walk([lowest], lambda _, logit, found: [arith.maximumf(found[0], logit)])
@@ -89,7 +97,7 @@ class _Row:
         others, own, distance = (self.team.reduce(value, arith.addf, slot + 1) for slot, value in enumerate(found))
         with when(numbers.is_equal(self.thread, 0)):
             total = arith.addf(others, own)
-            self._write(others, total, arith.addf(math.log(total), distance))
+            self.write(others, total, arith.addf(math.log(total), distance))
 
     def _add(self, place: ir.Value, logit: ir.Value, largest: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
         """Write the exponential of a logit that is not the target's, and add it to the others; keep the target's."""
@@ -151,7 +159,8 @@ class _Row:
         element = ir.MemRefType(self.results[0].type).element_type
         memref.store(rounded(term, element), self.results[0], [self.number, place])
 
-    def _write(self, others: ir.Value, total: ir.Value, loss: ir.Value) -> None:
+    def write(self, others: ir.Value, total: ir.Value, loss: ir.Value) -> None:
+        """What belongs at the target, the sum and the loss."""
         self._put(arith.negf(others), self.target)
         memref.store(total, self.results[1], [self.number])
         memref.store(loss, self.results[2], [self.number])

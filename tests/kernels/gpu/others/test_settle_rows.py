@@ -77,13 +77,15 @@ def test_rows_of_as_many_classes_as_warps(classes: int, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "width", "dtype", "targets"),
     [(0, 3, "f32", "i32"), (1, 1, "f32", "i64"), (2, 33, "f32", "i64"), (2, 128, "f32", "i32"), (1, 132, "f32", "i32"),
-     (2, 264, "bf16", "i32"), (1, 260, "bf16", "i32")],
+     (2, 264, "bf16", "i32"), (1, 260, "bf16", "i32"), (7, 3, "f32", "i32"), (8, 3, "f32", "i32"),
+     (17, 5, "f32", "i32")],
 )  # fmt: skip
 def test_few_rows_of_any_width(rows: int, width: int, dtype: str, targets: str) -> None:
     *arrays, chosen = operands(9, dtype, rows, width)
     arrays = (*arrays, chosen.astype(targets.replace("i", "int")))
-    arrays[1][-1:] = np.inf
-    check(arrays, compiled(*arrays).interpret(*arrays), list(range(rows))[-1:])
+    arrays[1][-1:], arrays[1][:-1:5] = np.inf, np.nan
+    again = sorted({*range(rows)[-1:], *range(0, rows - 1, 5)})
+    check(arrays, compiled(*arrays).interpret(*arrays), again)
 
 
 def far_rows() -> Arrays:
