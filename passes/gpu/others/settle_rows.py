@@ -25,7 +25,7 @@ from blu.passes.gpu.shared import SharedMemory, shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.updates import find_operation, rounded, widened, wrapped
 
-THREADS, ROWS = 256, 8
+THREADS, ROWS = 256, 16
 _SLOTS = 4
 """What threads find together: the largest logit, the sum of the others, the target's exponential, and its distance."""
 
