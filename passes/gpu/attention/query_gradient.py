@@ -148,7 +148,7 @@ class QueryGradient:
             for number, place in enumerate(span.rows):
                 row = span.row(*place)
                 with when(numbers.is_below(row, self.gradient.problem.queries)):
-                    own = found.largest[number], found.logarithms[number], inner[number]
+                    own = found.largest[number], found.logarithms[number], arith.negf(inner[number])
                     self.gradient.leave(head, row, own)
 
 

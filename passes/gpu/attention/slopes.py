@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from math import inf
 
 from blu.dataclass import dataclass, field
@@ -19,6 +20,8 @@ from blu.passes.gpu.numbers import Number
 
 ROW_NUMBERS, NUMBER_BYTES = 3, 4
 """What the launch for queries leaves of each to that for keys: two numbers that make scores weights, and inner."""
+REST = 1
+"""The place of a rest among these."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,17 @@ class Gradient:
 def slopes(weights: Sums, of_weights: Sums, inner: Sequence[Sequence[ir.Value]]) -> Sums:
     """weights * (of_weights - inner), all [strips][blocks of 8][4]; `inner` is [strips * blocks] rows of four."""
     each = iter(inner)
-    return [
-        [
-            [
-                arith.mulf(weight, arith.subf(slope, shift))
-                for weight, slope, shift in zip(*values, next(each), strict=True)
-            ]
-            for values in zip(*strips, strict=True)
-        ]
-        for strips in zip(weights, of_weights, strict=True)
+    less = [
+        [[arith.subf(slope, shift) for slope, shift in zip(block, next(each), strict=True)] for block in strip]
+        for strip in of_weights
     ]
+    return multiplied(weights, less)
+
+
+def multiplied(sums: Sums, others: Sums) -> Sums:
+    """The product of each with the other one in its place."""
+    flat = map(arith.mulf, flatten(sums), flatten(others))
+    return unflatten(list(flat), len(sums), len(sums[0]) // 2)
 
 
 LEAST_REST = 2.0**-17
@@ -123,6 +127,10 @@ class ShiftedRows:
         return found
 
 
+Pairs = list[list[ir.Value]]
+"""A number of each of a thread's columns: of two of each 8."""
+
+
 @dataclass(frozen=True)
 class ColumnNumbers:
     """The numbers of `count` queries, which are columns, at an address in shared memory, one kind after the other.
@@ -136,32 +144,51 @@ class ColumnNumbers:
 
     def weights(self, scores: Sums, exponent: ScoreExponent) -> Sums:
         """The weights of scores, of largest scores and logarithms."""
-        scale, logarithms, largest = numbers.real(exponent.factor), _negated(self._pairs(1)), self._pairs(0)
+        scale, logarithms, largest = numbers.real(-exponent.factor), self._pairs(1), self._pairs(0)
 
         def weight(score: ir.Value, _: int, __: int, at: int) -> ir.Value:
             above = arith.subf(score, largest[at // 8][at % 8])
-            return approx.ex2(math.fma(above, scale, logarithms[at // 8][at % 8]))
+            return approx.ex2_negated(math.fma(above, scale, logarithms[at // 8][at % 8]))
 
         return map_sums(scores, weight)
 
-    def shifted_weights(self, scores: Sums, exponent: ScoreExponent, lane: ir.Value) -> Sums:
+    def shifts(self) -> Pairs:
+        """What scores of a thread's two queries of each 8 are shifted by."""
+        return self._pairs(0)
+
+    def shifted_weights(self, scores: Sums, exponent: ScoreExponent, shifts: Pairs) -> Sums:
+        """The weights of scores, of shifts alone: columns have no rests.
+
+        Exponents come out negated, which the instruction that takes them undoes: shifts are used as they are read.
+        """
+        scale = numbers.real(-exponent.factor)
+
+        def weight(score: ir.Value, _: int, __: int, at: int) -> ir.Value:
+            return approx.ex2_negated(math.fma(score, scale, shifts[at // 8][at % 8]))
+
+        return map_sums(scores, weight)
+
+    def weights_with_rests(self, scores: Sums, exponent: ScoreExponent, shifts: Pairs, lane: ir.Value) -> Sums:
         """The weights of scores, of shifts and rests: these are multiplied with where any of the columns has one."""
-        scale, shifts = numbers.real(exponent.factor), _negated(self._pairs(0))
-        weights = map_sums(scores, lambda value, _, __, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])))
+        weights = self.shifted_weights(scores, exponent, shifts)
         flat = flatten(weights)
         branch = scf.IfOp(self._has_rests(lane), [item.type for item in flat], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            rests = [[approx.ex2(rest) for rest in pair] for pair in _negated(self._pairs(1))]
+            rests = [[approx.ex2(rest) for rest in pair] for pair in _negated(self._pairs(REST))]
             scf.yield_(flatten(map_sums(weights, lambda value, _, __, at: arith.mulf(value, rests[at // 8][at % 8]))))
         with ir.InsertionPoint(branch.else_block):
             scf.yield_(flat)
         return unflatten(list(branch.results), len(scores), len(scores[0]) // 2)
 
-    def inner(self) -> list[list[ir.Value]]:
+    def inner(self) -> Pairs:
         """Inner, for the four sums of a thread."""
+        return _negated(self.negated_inner())
+
+    def negated_inner(self) -> Pairs:
+        """As it has been left: what sums of slopes may begin with."""
         return [[*pair, *pair] for pair in self._pairs(2)]
 
-    def _pairs(self, place: int) -> list[list[ir.Value]]:
+    def _pairs(self, place: int) -> Pairs:
         """One of the numbers of a thread's two queries of each 8."""
         own = numbers.add(place * self.count * NUMBER_BYTES, numbers.multiply(self.column, NUMBER_BYTES))
         address = numbers.number(numbers.add(self.address, own))
@@ -174,16 +201,18 @@ class ColumnNumbers:
         address = numbers.number(numbers.add(self.address, numbers.add(own, self.count * NUMBER_BYTES)))
         found = shared_memory.ld(address, 0, each, numbers.f32())
         some = [arith.cmpf(arith.CmpFPredicate.UNE, item, numbers.real(0)) for item in found]
-        return _any_lane(some)
+        return any_lane(some)
 
 
-def _any_lane(conditions: Sequence[ir.Value]) -> ir.Value:
+def any_of(conditions: Sequence[ir.Value]) -> ir.Value:
+    """Whether any of some conditions holds."""
+    return reduce(arith.ori, conditions)
+
+
+def any_lane(conditions: Sequence[ir.Value]) -> ir.Value:
     """Whether any of some conditions holds in any lane."""
-    own = conditions[0]
-    for condition in conditions[1:]:
-        own = arith.ori(own, condition)
-    return arith.cmpi(arith.CmpIPredicate.ne, vote.ballot(own), numbers.number(0))
+    return arith.cmpi(arith.CmpIPredicate.ne, vote.ballot(any_of(conditions)), numbers.number(0))
 
 
-def _negated(pairs: Sequence[Sequence[ir.Value]]) -> list[list[ir.Value]]:
+def _negated(pairs: Sequence[Sequence[ir.Value]]) -> Pairs:
     return [[arith.negf(value) for value in pair] for pair in pairs]

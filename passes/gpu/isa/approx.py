@@ -17,6 +17,13 @@ def ex2(exponent: ir.Value) -> ir.Value:
     return pure_assembly(f32(), [exponent], "ex2.approx.ftz.f32 $0, $1;", "=f,f")
 
 
+def ex2_negated(exponent: ir.Value) -> ir.Value:
+    """2 ** -exponent, as `ex2`, in one instruction; LLVM's negations are instructions of their own."""
+    return pure_assembly(
+        f32(), [exponent], "{ .reg .f32 %r_n; neg.f32 %r_n, $1; ex2.approx.ftz.f32 $0, %r_n; }", "=f,f"
+    )
+
+
 def lg2(value: ir.Value) -> ir.Value:
     """The logarithm to base 2 of a positive number, to about 1e-7."""
     return pure_assembly(f32(), [value], "lg2.approx.f32 $0, $1;", "=f,f")

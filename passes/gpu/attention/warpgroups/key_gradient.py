@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, ir
+from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.key_gradient import Queries
@@ -25,12 +25,22 @@ from blu.passes.gpu.attention.operands import pointer, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left, flatten, map_sums
-from blu.passes.gpu.attention.slopes import NUMBER_BYTES, ROW_NUMBERS, ColumnNumbers, Gradient, slopes
+from blu.passes.gpu.attention.slopes import (
+    NUMBER_BYTES,
+    REST,
+    ROW_NUMBERS,
+    ColumnNumbers,
+    Gradient,
+    Pairs,
+    multiplied,
+    slopes,
+)
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
+from blu.passes.gpu.attention.warpgroups import rests
 from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows
-from blu.passes.gpu.attention.warpgroups.panels import PanelTile, add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.panels import PANEL, PanelTile, add_weighted, anew, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand, StageRange, Stages
-from blu.passes.gpu.attention.warpgroups.turned import turned_bytes
+from blu.passes.gpu.attention.warpgroups.turned import HeldRows, turned_bytes
 from blu.passes.gpu.isa import barrier, tma, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
@@ -48,6 +58,7 @@ class KeyLayout:
     own: StageRange
     queries: StageRange
     row_numbers: int
+    found_rests: int = 0
 
     @classmethod
     def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int, size: int) -> KeyLayout:
@@ -60,7 +71,8 @@ class KeyLayout:
         queries = StageRange.take(memory, stages, (rows, depth), (rows, width), size=size, least=staged[1])
         row_numbers = memory.take(stages * ROW_NUMBERS * rows * NUMBER_BYTES)
         readers = groups * THREADS if groups > 1 else 0  # each thread reads numbers of rows
-        return cls(memory, own.with_barriers(memory), queries.with_barriers(memory, readers), row_numbers)
+        own, queries = own.with_barriers(memory), queries.with_barriers(memory, readers)
+        return cls(memory, own, queries, row_numbers, memory.take(rests.BYTES, alignment=rests.BYTES))
 
 
 class WarpgroupKeyGradient(OwnRows):
@@ -75,6 +87,7 @@ class WarpgroupKeyGradient(OwnRows):
         self.shared, self.maps, self.rows, self.group = shared, maps, layout.queries.extents[0][0], group
         self.own, self.queries = layout.own.at(shared), layout.queries.at(shared)
         self.row_numbers = numbers.add(shared, layout.row_numbers)
+        self.has_rests = True
         block_rows = ROWS * self.own.count
         block_first = numbers.multiply(position.part, block_rows)
         self.first = numbers.add(block_first, numbers.multiply(group, ROWS))
@@ -104,9 +117,8 @@ class WarpgroupKeyGradient(OwnRows):
         self.own.wait(0, self.group)
         self.hold()
         sums = [numbers.real(0)] * (self._key_sums + self._value_sums)
-        # Factors of f32 leave no registers for scores of another tile; groups that share tiles fill each other's waits.
-        if problem.size == 2 and self.own.count == 1:  # no query may see the keys, and then there is no first tile
-            sums = repeat(0, numbers.smaller(walk.total, 1), 1, sums, partial(self._walk, hidden=hidden))
+        if self._begins_early:
+            sums = self._walk_by_rests(sums, hidden)
         else:
             sums = repeat(0, hidden, 1, sums, partial(self._tile_alone, hides=True))
             sums = repeat(hidden, walk.total, 1, sums, partial(self._tile_alone, hides=False))
@@ -117,6 +129,29 @@ class WarpgroupKeyGradient(OwnRows):
             self._write_keys(as_sums(of_key), address)
         if self.finds_values:
             self._write_values(as_sums(of_value), address)
+
+    @property
+    def _begins_early(self) -> bool:
+        """Whether scores of a tile are begun before the sums of the one before it are there.
+
+        Factors of f32 leave no registers for them; groups that share tiles fill each other's waits.
+        """
+        return self.problem.size == 2 and self.own.count == 1
+
+    def _walk_by_rests(self, sums: list[ir.Value], hidden: Number) -> list[ir.Value]:
+        """Sums of all tiles. No query may see the keys, and then there is no first tile."""
+        is_there = numbers.smaller(self.walk.total, 1)
+        place = numbers.number(numbers.add(self.shared, self.layout.found_rests))
+        found = rests.any_of_block(self.walk, self.position.thread, place)
+        branch = scf.IfOp(found, [item.type for item in sums], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            alone = partial(self._tile_alone, hides=self.problem.causal)  # rare: one loop, which needs fewer registers
+            scf.yield_(repeat(0, self.walk.total, 1, sums, alone))
+        with ir.InsertionPoint(branch.else_block):
+            self.has_rests = False
+            scf.yield_(repeat(0, is_there, 1, sums, partial(self._walk, hidden=hidden)))
+            self.has_rests = True
+        return list(branch.results)
 
     @property
     def _key_sums(self) -> int:
@@ -149,14 +184,20 @@ class WarpgroupKeyGradient(OwnRows):
     def load(self, number: Number, stage: Number) -> None:
         """Queries and g of a tile, and the numbers of its queries."""
         head, first = self.walk.locate(number)
-        counts = self.queries.announce(stage, ROW_NUMBERS * self.rows * NUMBER_BYTES)
+        counts = self.queries.announce(stage, len(self._kinds) * self.rows * NUMBER_BYTES)
         for place in (0, 1):
             self.maps[2 + place].load(self.queries.tile(place, stage), first, head, counts)
         self._load_numbers(stage, head, first, counts)
 
+    @property
+    def _kinds(self) -> list[int]:
+        """The numbers of each query that tiles have."""
+        return [kind for kind in range(ROW_NUMBERS) if self.has_rests or kind != REST]
+
     def _load_numbers(self, stage: Number, head: Sequence[ir.Value], first: Number, counts: ir.Value) -> None:
-        num_bytes = self.rows * NUMBER_BYTES
-        for place, source in enumerate(self.gradient.left_at(self.walk.flat_head(head), first)):
+        num_bytes, sources = self.rows * NUMBER_BYTES, self.gradient.left_at(self.walk.flat_head(head), first)
+        for place in self._kinds:
+            source = sources[place]
             target = numbers.number(numbers.add(self._numbers_at(stage), place * num_bytes))
             tma.cp_async_bulk(pointer(source), target, num_bytes, counts)
 
@@ -174,7 +215,11 @@ class WarpgroupKeyGradient(OwnRows):
     def _walk(self, first: ir.Value, sums: list[ir.Value], hidden: Number) -> list[ir.Value]:
         """Sums of all tiles, the first of which is number 0, and so many of which have hidden queries."""
         last = numbers.number(numbers.subtract(self.walk.total, 1))
-        carried = self._prepare(first, sums, self._begin_scores(first), hides=self.problem.causal)
+        begun = None
+        if self._begins_early:  # with scores under way, ptxas would wait for these first
+            self.queries.wait(first, self._stage(first))
+            begun = self._begun(self._stage(first))
+        carried = self._prepare(first, sums, self._begin_scores(first), self.problem.causal, begun)
         before = numbers.smaller(numbers.larger(numbers.subtract(hidden, 1), 0), last)
         carried = repeat(0, before, 1, carried, partial(self._tile, hides=True))
         carried = repeat(before, last, 1, carried, partial(self._tile, hides=False))
@@ -197,20 +242,38 @@ class WarpgroupKeyGradient(OwnRows):
         stage = self._stage(number)
         self.queries.wait(number, stage)
         wgmma.fence()
-        scores = scores_of(self.left[0], self.queries.tile(0, stage), self.problem.element)
+        scores = scores_of(self._left(0), self.queries.tile(0, stage), self.problem.element)
         wgmma.commit_group()
         return scores
 
-    def _prepare(self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], hides: bool) -> list[ir.Value]:
+    def _left(self, place: int) -> PanelTile | HeldRows:
+        """Keys, or values. There are not enough registers for descriptors that are made before the walk."""
+        tile = self.left[place]
+        return anew(tile) if isinstance(tile, PanelTile) and (place == 0 or tile.columns > PANEL) else tile
+
+    def _prepare(
+        self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], hides: bool,
+        begun: Sequence[ir.Value] | None = None,
+    ) -> list[ir.Value]:  # fmt: skip
         """Sums, the weights of a tile, and the slopes of these, which are begun."""
         stage, of_weights = self._stage(number), list[ir.Value]()
         if self.finds_keys:
-            of_weights = scores_of(self.left[1], self.queries.tile(1, stage), self.problem.element)
+            begun = self._begun(stage) if begun is None else begun
+            of_weights = scores_of(self._left(1), self.queries.tile(1, stage), self.problem.element, begun)
             wgmma.commit_group()
         self.turn(self._both(stage))
+        shifts = self._numbers(stage).shifts()
         wgmma.wait_group(int(self.finds_keys))
-        weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
+        weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides, shifts)
         return [*sums, *flatten(weights), *of_weights]
+
+    def _begun(self, stage: Number) -> list[ir.Value]:
+        """What sums of weights' slopes begin with: -inner, so that it is not subtracted of each."""
+        if not self._begins_early:
+            return []
+        begun = wgmma.tie(flatten([self._numbers(stage).negated_inner()]))
+        wgmma.fence()
+        return begun
 
     def _add_products(
         self, number: ir.Value, carried: list[ir.Value], following: ir.Value | None = None
@@ -257,20 +320,26 @@ class WarpgroupKeyGradient(OwnRows):
         element = self.problem.element
         if not self.finds_keys:
             return packed(as_left(weights, element), self.rows), []
+        inner = [] if self._begins_early else self._numbers(stage).inner()
         wgmma.wait_group(0)
         found = as_sums(wgmma.tie(of_weights))
-        inner = self._numbers(stage).inner()
         left = packed(as_left(weights, element), self.rows) if self.finds_values else []
-        return left, packed(as_left(slopes(weights, found, inner), element), self.rows)
+        of_scores = slopes(weights, found, inner) if inner else multiplied(weights, found)
+        return left, packed(as_left(of_scores, element), self.rows)
 
     def _finish(self, scores: Sums, first: Number, hides: bool) -> Sums:
         """Scores of the queries from `first` on, -inf where nobody may see."""
         return self.mask.finish(scores, first, hides)
 
-    def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
+    def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool, shifts: Pairs | None = None) -> Sums:
+        """The weights of scores; `shifts` are those of their queries, if they have been read before."""
         _, first = self.walk.locate(number)
         scores = self._finish(scores, first, hides)
-        return self._numbers(stage).shifted_weights(scores, self.mask.exponent, self.span.lane)
+        columns, exponent = self._numbers(stage), self.mask.exponent
+        shifts = shifts or columns.shifts()
+        if self.has_rests:
+            return columns.weights_with_rests(scores, exponent, shifts, self.span.lane)
+        return columns.shifted_weights(scores, exponent, shifts)
 
     def _numbers(self, stage: Number) -> ColumnNumbers:
         return ColumnNumbers(self._numbers_at(stage), self.rows, self.span.column)

@@ -41,12 +41,18 @@ def panel_tile_bytes(rows: int, columns: int, size: int = 2) -> int:
 
 @dataclass(frozen=True)
 class PanelTile:
-    """`rows` rows (a multiple of 8) of `columns` elements of `size` bytes at a shared address, a multiple of 1024."""
+    """`rows` rows (a multiple of 8) of `columns` elements of `size` bytes at a shared address, a multiple of 1024.
+
+    Where it is one of several stages, `first` is the address of the first one, and it is `pieces` of 16 bytes further:
+    what descriptors are made of is found of the first one alone, once.
+    """
 
     address: ir.Value
     rows: int
     columns: int
     size: int = 2
+    first: ir.Value | None = None
+    pieces: Number = 0
 
     @property
     def panel_bytes(self) -> int:
@@ -65,7 +71,7 @@ class PanelTile:
 
     def summed_over_columns(self) -> list[ir.Value]:
         """Descriptors of the factor whose rows are those of the tile, or whose columns are, for each step."""
-        low = SharedTile(self.address, True).low_word()
+        low = self._low_word(True)
         each = ROW_BYTES // STEP_BYTES
         return [
             wgmma.described(low, step // each * self.panel_bytes + step % each * STEP_BYTES)
@@ -74,7 +80,7 @@ class PanelTile:
 
     def summed_over_rows(self) -> list[tuple[int, list[ir.Value]]]:
         """Columns of a product, and descriptors of its right factor of 16 bits for each step: full panels at once."""
-        low, full = SharedTile(self.address, False, self.panel_bytes).low_word(), self.columns // PANEL
+        low, full = self._low_word(False, self.panel_bytes), self.columns // PANEL
         parts = [(0, full * PANEL), (full, self.columns - full * PANEL)]
         steps = range(0, self.rows * ROW_BYTES, STEP * ROW_BYTES)
         return [
@@ -82,6 +88,12 @@ class PanelTile:
             for panel, columns in parts
             if columns
         ]
+
+    def _low_word(self, is_deep: bool, panel_bytes: int = 0) -> ir.Value:
+        """The half of descriptors that depends on where the tile is."""
+        first = self.address if self.first is None else self.first
+        low = SharedTile(first, is_deep, panel_bytes).low_word()
+        return low if first is self.address else numbers.number(numbers.add(low, self.pieces))
 
     def load(self, map_: ir.Value, row: Number, leading: Sequence[ir.Value], barrier: ir.Value) -> None:
         """Begin to copy the tile from a row on, by one thread; the barrier counts `bytes`."""
@@ -91,9 +103,16 @@ class PanelTile:
             tma.cp_async_bulk_tensor(map_, [panel * panel_columns, row, *leading], target, barrier)
 
 
-def scores_of(left: PanelTile | HeldRows, right: PanelTile, element: str) -> list[ir.Value]:
-    """left [64, columns] @ right [rows, columns]^T: begins what `wgmma.wait_group` waits for."""
-    sums: list[ir.Value] = []
+def anew(tile: PanelTile) -> PanelTile:
+    """The same tile, whose descriptors are made where they are needed, and kept in no registers for later."""
+    return PanelTile(wgmma.tie([tile.address])[0], tile.rows, tile.columns, tile.size)
+
+
+def scores_of(
+    left: PanelTile | HeldRows, right: PanelTile, element: str, begun: Sequence[ir.Value] = ()
+) -> list[ir.Value]:
+    """left [64, columns] @ right [rows, columns]^T, and what is `begun`: begins what `wgmma.wait_group` waits for."""
+    sums = list(begun)
     for one, other in zip(left.summed_over_columns(), right.summed_over_columns(), strict=True):
         if not sums:
             sums = wgmma.mma_async_anew(right.rows, one, other, element, (True, True))

@@ -47,7 +47,7 @@ class PartTile:
         """
         (address,) = wgmma.tie([first.address])
         places = [numbers.number(numbers.add(address, number * first.bytes)) for number in range(parts)]
-        return cls(tuple(replace(first, address=place) for place in places))
+        return cls(tuple(replace(first, address=place, first=None) for place in places))
 
     @property
     def address(self) -> ir.Value:

@@ -217,7 +217,7 @@ class WarpgroupQueryGradient(OwnRows):
             is_first = arith.andi(is_first, numbers.is_below(self.first, self.gradient.row_numbers[0].shape[1]))
         with when(is_first):
             for number, place in enumerate(self.span.rows):
-                own = shifted.shifts[number], shifted.rests[number], inner[number]
+                own = shifted.shifts[number], shifted.rests[number], arith.negf(inner[number])
                 self.gradient.leave(self.position.head, self.span.row(*place), own)
 
 

@@ -11,6 +11,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, map_of, panel_tile_bytes, place_of
 from blu.passes.gpu.attention.warpgroups.parts import PartTile
 from blu.passes.gpu.isa import barrier, mbarrier, tma, wgmma
+from blu.passes.gpu.isa.wgmma import PIECE_BYTES
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
@@ -112,9 +113,10 @@ class Stages:
     def tile(self, place: int, stage: Number = 0) -> PanelTile:
         """A tile of a stage, by its place among them."""
         before = sum(panel_tile_bytes(*extent, self.range.size) for extent in self.range.extents[:place])
-        distance = numbers.add(numbers.multiply(stage, self.stage_bytes), before)
-        address = numbers.number(numbers.add(self.address, distance))
-        return PanelTile(address, *self.range.extents[place], self.range.size)
+        first = numbers.number(numbers.add(self.address, before))
+        address = numbers.number(numbers.add(first, numbers.multiply(stage, self.stage_bytes)))
+        pieces = numbers.multiply(stage, self.stage_bytes // PIECE_BYTES)
+        return PanelTile(address, *self.range.extents[place], self.range.size, first, pieces)
 
     def part_tile(self, parts: int, place: int = 0, stage: Number = 0) -> PartTile:
         """Tiles of a stage that are the parts of one, by its place among such."""

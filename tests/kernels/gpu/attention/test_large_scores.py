@@ -106,6 +106,29 @@ def test_rows_of_equal_keys(kind: str, is_known: bool) -> None:
     check(found, scores, [q, k, v, g], 0.3, dtype)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_one_large_row_of_many_is_found(causal: bool) -> None:
+    """Blocks ask once whether any of their queries has a rest, which threads look for in sixteen tiles at a time."""
+    queries, keys = 17 * 64 + 3, 70
+    q, k, v, g = random("bf16", (1, queries, 8), (1, keys, 8), (1, keys, 8), (1, queries, 8))
+    q, k[..., 0], scale = q / 64, 2.0**15, 0.3
+    options = {"scale": scale, "causal": causal, "offset": 0 if causal else None}
+
+    def function(query, key, value, g):
+        result, pull = blu.vjp(lambda *items: blu.attention(*items, **options), query, key, value)
+        return result, *pull(g)
+
+    program = compile_program(function, q, k, v, g, target="sm_90a", schedules=KINDS["wgmma"][1])
+    for row in (0, 64, 16 * 64 + 5, queries - 1):
+        large = q.copy()
+        large[:, :, 0], large[:, row] = 0, 0
+        large[:, row, 0] = 2.0**15
+        scores = (large.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) * scale).astype(np.float32)
+        if causal:
+            scores[:, np.arange(keys) > np.arange(queries)[:, None]] = -np.inf
+        check(program.interpret(large, k, v, g), scores, [large, k, v, g], scale, "bf16")
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
 def test_few_queries(dtype: str) -> None:
     """Each query has a row of another kind."""

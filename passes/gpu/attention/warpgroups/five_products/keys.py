@@ -11,7 +11,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import COPY_BYTES
 from blu.passes.gpu.attention.scores import STRIP, Sums, as_left, flatten, map_sums
-from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.slopes import Gradient, Pairs, slopes
 from blu.passes.gpu.attention.warpgroups.five_products.layout import (
     BLOCK_ROWS,
     BOTH,
@@ -21,7 +21,7 @@ from blu.passes.gpu.attention.warpgroups.five_products.layout import (
     takes_shifts,
 )
 from blu.passes.gpu.attention.warpgroups.key_gradient import WarpgroupKeyGradient
-from blu.passes.gpu.attention.warpgroups.panels import STEP_BYTES, PanelTile, add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.panels import STEP_BYTES, add_weighted, anew, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand
 from blu.passes.gpu.isa import barrier, mma, shared_memory, tma, wgmma
 from blu.passes.gpu.isa.wgmma import ROW_BYTES, SharedTile
@@ -57,25 +57,20 @@ class JointKeyGradient(WarpgroupKeyGradient):
         self._write_keys(as_sums(of_key), self.own.tile(0, self.group).address)
         self._write_values(as_sums(of_value), self.own.tile(0, self.group).address)
 
-    def _begin_scores(self, number: ir.Value) -> list[ir.Value]:
+    def _prepare(
+        self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], hides: bool,
+        begun: Sequence[ir.Value] | None = None,
+    ) -> list[ir.Value]:  # fmt: skip
         stage = self._stage(number)
-        self.queries.wait(number, stage)
-        wgmma.fence()
-        scores = scores_of(_anew(self.left[0]), self.queries.tile(0, stage), self.problem.element)
-        wgmma.commit_group()
-        return scores
-
-    def _prepare(self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], hides: bool) -> list[ir.Value]:
-        stage = self._stage(number)
-        of_weights = scores_of(_anew(self.left[1]), self.queries.tile(1, stage), self.problem.element)
+        of_weights = scores_of(self._left(1), self.queries.tile(1, stage), self.problem.element)
         wgmma.commit_group()
         wgmma.wait_group(1)
         weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
         return [*sums, *flatten(weights), *of_weights]
 
-    def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
+    def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool, shifts: Pairs | None = None) -> Sums:
         if takes_shifts(self.problem):
-            return super()._weights(number, scores, stage, hides)
+            return super()._weights(number, scores, stage, hides, shifts)
         _, first = self.walk.locate(number)
         return self._numbers(stage).weights(self._finish(scores, first, hides), self.mask.exponent)
 
@@ -146,7 +141,7 @@ class JointKeyGradient(WarpgroupKeyGradient):
         sums = list[ir.Value]()
         for group in range(GROUPS):
             left = SharedTile(self._slopes(place, group), True).low_word()
-            keys = _anew(self.own.tile(0, group))
+            keys = anew(self.own.tile(0, group))
             panel = numbers.number(numbers.add(keys.address, numbers.multiply(self.group, keys.panel_bytes)))
             right = SharedTile(panel, False, keys.panel_bytes).low_word()
             for step in range(ROWS // STRIP):
@@ -169,8 +164,3 @@ class JointKeyGradient(WarpgroupKeyGradient):
         barrier.warp_sync()
         with when(numbers.is_equal(self.position.lane, 0)):
             self.results.say_there()
-
-
-def _anew(tile: PanelTile) -> PanelTile:
-    """The same tile, whose descriptors are made where they are needed, and kept in no registers for later."""
-    return PanelTile(wgmma.tie([tile.address])[0], tile.rows, tile.columns, tile.size)

@@ -76,7 +76,7 @@ class _Rows:
         inners = [self._inner(*both) for both in pieces]
         found = []
         for row, own, inner in zip(rows, pairs, inners, strict=True):
-            found.append((*own, arith.select(numbers.is_below(row, queries), inner, numbers.real(0))))
+            found.append((*own, arith.select(numbers.is_below(row, queries), arith.negf(inner), numbers.real(0))))
         return found
 
     def _load(self, matrix: HeadMatrix, row: ir.Value) -> list[ir.Value]:
