@@ -182,6 +182,8 @@ def misfit(schedule: Schedule, kernel: func.FuncOp, product: Product) -> str:
         return f"kind '{schedule.kind}' reads both factors from memory, and this kernel makes one"
     if isinstance(schedule, WgmmaSchedule):
         return wgmma.misfit(product, schedule) or _misfit_sums(schedule, kernel)
+    if gemm.read(GpuKernel.read(kernel))[1].row_numbers:
+        return f"kind '{schedule.kind}' knows nothing of sums along rows: warpgroups find those of whole rows, in boxes"
     if not isinstance(schedule, FewRowsSchedule):
         return ""
     if not few_rows.suits(product):

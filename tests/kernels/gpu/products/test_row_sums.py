@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import blu
-from blu.dialects.core.mlir import func
+from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import SM_90A, GpuTarget
+from blu.errors import ParseError
 from blu.passes.framework.base import find
 from blu.passes.framework.families import GEMM, family_of, is_kernel
-from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import gemm, scheduling
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.boxes import sum_rows_in_products
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
@@ -73,6 +74,18 @@ def test_rows_of_two_blocks() -> None:
 def test_short_products_leave_rows_alone() -> None:
     """Warpgroups do not take them, and no other kernel adds up rows."""
     assert [text_of(128, 768, depth, "bf16").count('"reduction"') for depth in (63, 64)] == [0, 2]
+
+
+def test_kernels_that_add_up_no_rows_are_refused() -> None:
+    """They would write wrong numbers: whoever gives such a schedule is told."""
+    tile = {"instruction": "bf16", "rows": 128, "columns": 128, "stages": 2}
+    of_warps = {"kind": "mma", "warp_rows": 64, "warp_columns": 64}
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(text_of(128, 768, 64, "bf16"))
+        (kernel,) = find(module, func.FuncOp)
+        for other in (of_warps, {"kind": "wgmma", "sums": "staged"}):
+            with pytest.raises(ParseError, match="those of whole rows"):
+                scheduling.fit(kernel, SM_90A, tile | other)
 
 
 def check(rows: int, columns: int, kind: str) -> None:
