@@ -9,7 +9,7 @@ from functools import cached_property
 from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.gemm.boxes.exchange import CLUSTERS, FREE, ROWS, SUMS
-from blu.passes.gpu.gemm.boxes.plan import BoxPlan, adds_columns, has_boxes
+from blu.passes.gpu.gemm.boxes.plan import BoxPlan, ClusterPlan, adds_columns, has_boxes
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.isa import wgmma
@@ -23,21 +23,8 @@ SIDES = 2
 
 
 @dataclass(frozen=True)
-class GradientPlan:
+class GradientPlan(ClusterPlan):
     """What is read and written of a tile: `standard` in boxes, `others` and the results in units."""
-
-    product: Product
-    epilogue: Epilogue
-    schedule: WgmmaSchedule
-
-    @property
-    def cluster(self) -> int:
-        """Blocks that have a row together."""
-        return self.product.columns // self.schedule.columns
-
-    @property
-    def row_dims(self) -> Dims:
-        return (self.product.contraction.rows,)
 
     @property
     def whole_dims(self) -> Dims:

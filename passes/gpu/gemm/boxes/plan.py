@@ -197,3 +197,21 @@ class BoxPlan:
         box = (self.columns, ROWS, *(1 for _ in outer))
         offset = ir.MemRefType(operand.buffer.type).get_strides_and_offset()[1]
         return TileMap(list(arguments).index(operand.buffer), shape, strides, box, offset, str(operand.element))
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What the blocks of a cluster do with a tile of whole rows, of which each has some columns."""
+
+    product: Product
+    epilogue: Epilogue
+    schedule: WgmmaSchedule
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that have a row together."""
+        return self.product.columns // self.schedule.columns
+
+    @property
+    def row_dims(self) -> Dims:
+        return (self.product.contraction.rows,)

@@ -24,7 +24,7 @@ from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.exchange import CLUSTERS, FREE, ROWS, SUMS, ClusterBoxes, RowExchange
-from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, BoxPlan, is_in_boxes
+from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, BoxPlan, ClusterPlan, is_in_boxes
 from blu.passes.gpu.gemm.boxes.row_totals import own_of, own_row
 from blu.passes.gpu.gemm.boxes.writer import BoxWriter
 from blu.passes.gpu.gemm.problem import Product
@@ -39,17 +39,8 @@ from blu.passes.kernels.epilogue import Epilogue, Known, is_row_sum
 
 
 @dataclass(frozen=True)
-class RowPlan:
+class RowPlan(ClusterPlan):
     """What becomes of a tile of whole rows: `wide` has boxes of f32, each of `narrow` those of a result in halves."""
-
-    product: Product
-    epilogue: Epilogue
-    schedule: WgmmaSchedule
-
-    @property
-    def cluster(self) -> int:
-        """Blocks that have a row together."""
-        return self.product.columns // self.schedule.columns
 
     @property
     def wide(self) -> BoxPlan:
@@ -66,10 +57,6 @@ class RowPlan:
         """The result that stays in registers, and how it is asked for."""
         tensor, target = self._of_bits(32)[0]
         return tensor, target.dims
-
-    @property
-    def row_dims(self) -> tuple[int | None]:
-        return (self.product.contraction.rows,)
 
     def maps(self, arguments: Sequence[ir.Value]) -> list[TileMap]:
         """The tensor maps of what is read, then of the results: the wide one first."""
