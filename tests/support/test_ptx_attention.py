@@ -59,22 +59,19 @@ def test_products_that_are_not_waited_for(kernel: str, pattern: str, by: str, me
 @pytest.mark.parametrize("kernel", [FORWARD, QUERY, KEY])
 def test_left_factors_that_are_written_at_the_wrong_time(kernel: str) -> None:
     """After the fence before a product that reads them from registers, and before it has ended."""
-    text = program().ptx[kernel]
-    product = re.search(r"\{ \.reg \.pred p;[^\n]*\}, \{(%r\d+)[^\n]*", text)
-    assert product
-    write = f"mov.b32 {product[1]}, {product[1]};\n\t"
+    product, write = r"(\{ \.reg \.pred p;[^\n]*\}, \{(%r\d+)[^\n]*)", r"mov.b32 \2, \2;"
     with pytest.raises(AsynchronyError, match=r"no wgmma\.fence after what wrote the left factor"):
-        check(with_text(kernel, text[: product.start()] + write + text[product.start() :]))
+        check(changed(kernel, product, rf"{write}\n\t\1"))
     with pytest.raises(AsynchronyError, match="the left factor of a product that was not waited for"):
-        check(with_text(kernel, text[: product.end()] + "\n\t" + write + text[product.end() :]))
+        check(changed(kernel, product, rf"\1\n\t{write}"))
 
 
 def test_numbers_that_others_still_read() -> None:
     with pytest.raises(RaceError, match="which another warp has read with no barrier since"):
         longer = Problem("two tiles a stage", "bf16", (1, 256, 64), (1, 64, 64), 64)
         found = compile_program(longer.backward(), *longer.arrays())
-        ptx = re.sub(r"bar\.sync[ \t]*0;", "", found.ptx[KEY])
-        ptx = ptx.replace("wgmma.fence.sync.aligned;", "bar.sync 0;\nwgmma.fence.sync.aligned;", 1)
+        before, fence, walk = found.ptx[KEY].partition("wgmma.fence.sync.aligned;")
+        ptx = before + fence + re.sub(r"bar\.sync[ \t]*0;", "", walk)
         replace(found, ptx={**found.ptx, KEY: ptx}).interpret(*longer.arrays())
 
 

@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 import ml_dtypes
 import numpy as np
 
+from tests.support.ptx.memory import MemoryFaultError
 from tests.support.ptx.program import PIECE_BYTES, Instruction
 from tests.support.ptx.races import alone
 from tests.support.ptx.registers import WARP, WARPGROUP, Lanes
@@ -273,6 +274,8 @@ def _read_factor(
     size = np.dtype(dtype).itemsize
     assert size == 2 or not is_wide, "neither tf32 nor fp8 can be transposed"
     pieces = _pieces(descriptor, across, size, is_wide)
+    if pieces.max() >= len(own):
+        raise MemoryFaultError(f"wgmma reads byte {pieces.max() * own.itemsize} of {own.nbytes} of shared memory")
     content = own.take(pieces)
     numbers = content.view(np.uint8).reshape(len(pieces), -1)
     if dtype is np.float32:  # whose last 13 bits nobody reads

@@ -21,6 +21,8 @@ ROWS = wgmma.ROWS
 """Of a block: queries, or keys."""
 THREADS = wgmma.THREADS
 TILE_ALIGNMENT = 1024
+_WIDE = 192
+"""Columns beyond which descriptors are made of each stage anew: those of the first one would be spilled."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,11 @@ class Stages:
         before = sum(panel_tile_bytes(*extent, self.range.size) for extent in self.range.extents[:place])
         first = numbers.number(numbers.add(self.address, before))
         address = numbers.number(numbers.add(first, numbers.multiply(stage, self.stage_bytes)))
+        rows, columns = self.range.extents[place]
+        if columns > _WIDE:
+            return PanelTile(address, rows, columns, self.range.size)
         pieces = numbers.multiply(stage, self.stage_bytes // PIECE_BYTES)
-        return PanelTile(address, *self.range.extents[place], self.range.size, first, pieces)
+        return PanelTile(address, rows, columns, self.range.size, first, pieces)
 
     def part_tile(self, parts: int, place: int = 0, stage: Number = 0) -> PartTile:
         """Tiles of a stage that are the parts of one, by its place among such."""
