@@ -214,6 +214,14 @@ def _range_sum(
     return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, contraction.result_dims), rows)
 
 
+def is_sum(operation: ir.Operation) -> bool:
+    """Whether a reduction of one tensor does nothing but to add."""
+    block = operation.regions[0].blocks[0]
+    body = [item.operation for item in block.operations]
+    names = [item.name for item in body]
+    return names == ["arith.addf", "linalg.yield"] and {*body[0].operands} == {*block.arguments}
+
+
 def is_rounding(operation: ir.Operation | None) -> bool:
     """Whether all that an op does is to round f32 to halves."""
     if operation is None or operation.name != "linalg.generic":

@@ -9,10 +9,9 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import value_type
 from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.rows.chunks import Chunks, NotByRowsError
+from blu.passes.graph.exponentials_in_products import GROWTH
 from blu.passes.graph.remat.storage import stored_bytes
 
-# A product is large compared to what it is the product of from this ratio on.
-_GROWTH = 8
 MOST_CHUNKS = 16
 
 
@@ -63,7 +62,7 @@ class ChunkRows(Pass):
                 continue
             counts = [count for count in range(2, MOST_CHUNKS + 1) if shape[0] % count == 0]
             count = next((count for count in counts if size <= count * self.largest_bytes), max(counts, default=0))
-            if count and value_type(operation.results[0]).size >= _GROWTH * value_type(operation.operands[0]).size:
+            if count and value_type(operation.results[0]).size >= GROWTH * value_type(operation.operands[0]).size:
                 return operation, count
         return None
 

@@ -103,7 +103,7 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
         parts = None if operand is None else ranges_of_gradients(operand, target)
         parts = _ranges(operation, nest, fold, target) if parts is None else parts
         maps = [projection(2, (0, 1)), projection(2, (1,))]
-        (total,) = generic([parts], [operation.operands[-1]], maps, [REDUCTION, PARALLEL], _add)
+        (total,) = generic([parts], [operation.operands[-1]], maps, [REDUCTION, PARALLEL], added)
     operation.results[0].replace_all_uses_with(total)
     operation.erase()
     return True
@@ -122,13 +122,14 @@ def _ranges(operation: ir.Operation, nest: LoopNest, fold: Fold, target: GpuTarg
     length = ROWS_OF_WARP if of_product else range_of(rows, columns, target)
     terms = _terms(operation, nest, fold)
     zeros = fill(constant(fold.element, 0.0), [ceil(rows / length), columns])
-    (parts,) = generic([terms], [zeros], range_maps(length), [REDUCTION, PARALLEL], _add)
+    (parts,) = generic([terms], [zeros], range_maps(length), [REDUCTION, PARALLEL], added)
     if of_product:
         parts.owner.attributes[OF_PRODUCT] = ir.UnitAttr.get()
     return parts
 
 
-def _add(term: ir.Value, total: ir.Value) -> ir.Value:
+def added(term: ir.Value, total: ir.Value) -> ir.Value:
+    """The body of a sum."""
     return arith.addf(total, term)
 
 

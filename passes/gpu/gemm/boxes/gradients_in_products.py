@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import LOOPS, family_of, mark
 from blu.passes.framework.kernels import callee_of
 from blu.passes.gpu.gemm.boxes.exchange import CLUSTERS, SUMS
@@ -14,8 +14,8 @@ from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES
 from blu.passes.gpu.gemm.split import contraction_of
 from blu.passes.gpu.gemm.wgmma import LEAST_DEPTH
-from blu.passes.gpu.rows.split_column_sums import range_maps
-from blu.passes.kernels.epilogue import is_rounding
+from blu.passes.gpu.rows.split_column_sums import added, range_maps
+from blu.passes.kernels.epilogue import is_rounding, is_sum
 from blu.passes.loops.fuse.loops import OF_PRODUCT, LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fill, generic, projection
 
@@ -97,12 +97,6 @@ def _sum_of_ranges(value: ir.Value, kernels: Mapping[str, func.FuncOp]) -> func.
     return call if is_alone and nests[0].reduced == (True, False) and is_sum(nests[0].operation) else None
 
 
-def is_sum(operation: ir.Operation) -> bool:
-    """Whether a reduction of one tensor does nothing but to add."""
-    body = [item.operation for item in operation.regions[0].blocks[0].operations]
-    return [item.name for item in body] == ["arith.addf", "linalg.yield"] and len(operation.results) == 1
-
-
 def _adds_up(kernel: func.FuncOp, place: int, shape: tuple[int, ...]) -> bool:
     """Whether a kernel has as many sums along rows as a cluster exchanges, all of a product and one other tensor."""
     arguments, nests = list(kernel.arguments), _nests(kernel)
@@ -140,7 +134,7 @@ def by_warps(made: ir.Value) -> ir.Value:
     rows, columns = nest.sizes
     zeros = fill(constant(ir.F32Type.get(), 0.0), [rows // ROWS_OF_WARP, columns])
     maps, kinds = range_maps(ROWS_OF_WARP), [REDUCTION, PARALLEL]
-    (parts,) = generic([nest.inputs[0]], [zeros], maps, kinds, lambda term, total: arith.addf(total, term))
+    (parts,) = generic([nest.inputs[0]], [zeros], maps, kinds, added)
     parts.owner.attributes[OF_PRODUCT] = ir.UnitAttr.get()
     made.owner.operation.erase()
     return parts
@@ -167,6 +161,6 @@ def _sum_kernel(name: str, like: func.FuncOp, type_: ir.Type) -> func.FuncOp:
     with ir.InsertionPoint(block), like.location:
         zeros = fill(constant(ir.F32Type.get(), 0.0), ir.RankedTensorType(like.type.results[0]).shape)
         maps, kinds = [projection(2, (0, 1)), projection(2, (1,))], [REDUCTION, PARALLEL]
-        (total,) = generic(list(block.arguments), [zeros], maps, kinds, lambda term, sum_: arith.addf(sum_, term))
+        (total,) = generic(list(block.arguments), [zeros], maps, kinds, added)
         func.ReturnOp([total])
     return kernel

@@ -5,13 +5,15 @@ from __future__ import annotations
 from math import ceil
 
 from blu.dataclass import dataclass
-from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES
 from blu.passes.gpu.rows.product_sums import halves_product_behind
+from blu.passes.gpu.rows.split_column_sums import added
+from blu.passes.kernels.epilogue import is_rounding, is_sum
 from blu.passes.loops.fuse.loops import OF_PRODUCT, VIEWS, LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fill, generic, projection
 
@@ -59,10 +61,7 @@ def _is_row_sum(operation: ir.Operation) -> bool:
     nest = loop_nest(operation, 0) if operation.name == "linalg.generic" else None
     if nest is None or not nest.is_row_reduction or nest.dims != [(0, 1), (0,)]:
         return False
-    block = operation.regions[0].blocks[0]
-    body = [item.operation for item in block.operations]
-    is_sum = [item.name for item in body] == ["arith.addf", "linalg.yield"]
-    return is_sum and str(body[0].results[0].type) == "f32" and {*body[0].operands} == {*block.arguments}
+    return is_sum(operation) and str(ir.RankedTensorType(operation.results[0].type).element_type) == "f32"
 
 
 def _is_of_product(operation: ir.Operation, target: GpuTarget) -> bool:
@@ -83,9 +82,8 @@ def _is_stored_rounding(operation: ir.Operation) -> bool:
     nest = loop_nest(operation, 0) if operation.name == "linalg.generic" else None
     if nest is None or not nest.is_pointwise or nest.dims != [(0, 1), (0, 1)]:
         return False
-    names = [item.operation.name for item in operation.regions[0].blocks[0].operations]
     type_ = str(ir.RankedTensorType(operation.results[0].type).element_type)
-    return names == ["arith.truncf", "linalg.yield"] and type_ in ("bf16", "f16") and _is_stored(operation.results[0])
+    return is_rounding(operation) and type_ in ("bf16", "f16") and _is_stored(operation.results[0])
 
 
 def _is_stored(value: ir.Value) -> bool:
@@ -139,7 +137,7 @@ def _split(operation: ir.Operation) -> None:
     with ir.InsertionPoint(operation), operation.location:
         parts = _ranges(nest)
         maps = [projection(2, (0, 1)), projection(2, (0,))]
-        (total,) = generic([parts], [operation.operands[-1]], maps, [PARALLEL, REDUCTION], _add)
+        (total,) = generic([parts], [operation.operands[-1]], maps, [PARALLEL, REDUCTION], added)
     operation.results[0].replace_all_uses_with(total)
     operation.erase()
 
@@ -150,10 +148,6 @@ def _ranges(nest: LoopNest) -> ir.Value:
     zeros = fill(constant(ir.F32Type.get(), 0.0), [rows, ceil(columns / LENGTH)])
     row, column = (ir.AffineExpr.get_dim(dim) for dim in range(2))
     ranges = ir.AffineMap.get(2, 0, [row, ir.AffineExpr.get_floor_div(column, LENGTH)])
-    (parts,) = generic(nest.inputs, [zeros], [projection(2, (0, 1)), ranges], [PARALLEL, REDUCTION], _add)
+    (parts,) = generic(nest.inputs, [zeros], [projection(2, (0, 1)), ranges], [PARALLEL, REDUCTION], added)
     parts.owner.attributes[OF_PRODUCT] = ir.UnitAttr.get()
     return parts
-
-
-def _add(term: ir.Value, total: ir.Value) -> ir.Value:
-    return arith.addf(total, term)

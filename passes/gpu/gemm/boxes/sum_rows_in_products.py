@@ -10,6 +10,7 @@ from blu.passes.framework.families import GEMM, ROWS, family_of, mark
 from blu.passes.framework.kernels import callee_of, erase_uncalled, kernels_in, wished_in
 from blu.passes.gpu.gemm.boxes import gradients_in_products as gradients
 from blu.passes.gpu.gemm.boxes.exchange import SUMS
+from blu.passes.kernels.epilogue import is_sum
 from blu.passes.loops.fuse.fuse import clone_kernel
 from blu.passes.loops.fuse.loops import loop_nest
 
@@ -98,7 +99,7 @@ def _adds_up(kernel: func.FuncOp, place: int, shape: tuple[int, ...]) -> bool:
         nest = loop_nest(operation.operation, 0) if name == "linalg.generic" else None
         if nest is None or nest.gathers or nest.sizes not in (shape, shape[:1]):
             return False
-        if not nest.is_pointwise and not (nest.is_row_reduction and gradients.is_sum(operation.operation)):
+        if not nest.is_pointwise and not (nest.is_row_reduction and is_sum(operation.operation)):
             return False
         sums += nest.is_row_reduction
     return sums == SUMS and _gives_halves(kernel, shape)
